@@ -1,0 +1,41 @@
+"""The command `paceline`: a fixed hash seed first, then the app.
+
+Python salts `hash()` of strings anew in each process unless PYTHONHASHSEED is set before it starts. The order
+of a set in a user's env would then change from run to run, and with it the result. So the command starts
+itself again, once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["main"]
+
+_RESTARTED = "PACELINE_RESTARTED"
+
+
+def main() -> None:
+    """Runs the command line of this process and exits with its code."""
+    try:
+        _fix_hash_seed()
+        from paceline.cli.app import run  # here, because the first of two starts does not need it
+
+        code = run()
+    except KeyboardInterrupt:  # pressed before the app could take care of it
+        code = 130
+    sys.exit(code)
+
+
+def _fix_hash_seed() -> None:
+    """Starts this very command again with PYTHONHASHSEED=0, unless the variable is set or is ignored."""
+    restarted = os.environ.pop(_RESTARTED, None)
+    if "PYTHONHASHSEED" in os.environ or sys.flags.ignore_environment:
+        return
+    # Something that takes the variable away while Python starts would otherwise have us start again for ever.
+    if restarted is None:
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], _environment())
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONHASHSEED": "0", _RESTARTED: "1"}

@@ -1,0 +1,119 @@
+"""The contract between a pool and the places where its workers run, and the look-up of a place by name.
+
+    Pool ──send(request)──► Worker ──► Host somewhere ──► Worker ──receive()──► reply, in the same order
+
+A backend is a module of this package, or an entry point in the group `paceline.backends`; its name is the word that
+users write in a plan. Whoever adds one implements `Backend` and `Worker` below and passes the contract tests.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from paceline.engine.budget import Budget
+from paceline.engine.host import MAX_MESSAGE
+from paceline.errors import BadInput, PlanNotMet
+
+Request = tuple[Any, ...]
+Reply = tuple[str, Any]
+"""("reply", (answer, spans)) for a request, in order; ("news", …) from a port at any time."""
+
+_BUILT_IN = ("inline", "thread", "process", "ray")
+_EXTRAS = {"ray": "ray"}
+
+
+class Gone(Exception):
+    """A worker has died. Holds how it ended, in words, and the last lines that it wrote."""
+
+    def __init__(self, how: str, last_words: str = "") -> None:
+        super().__init__(how)
+        self.how = how
+        self.last_words = last_words
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every worker of a pool is started with."""
+
+    seed: int = 0
+    traced: bool = False
+    max_message: int = MAX_MESSAGE
+    budget: Budget = field(default_factory=Budget.of_machine)
+
+
+class Worker(Protocol):
+    """One Host, wherever it lives."""
+
+    number: int
+    backend: str
+    pid: int
+    in_process: bool
+    """Lives in the caller's process: recipes need not travel, arrays are the caller's own."""
+    shares_memory: bool
+    """Reads and writes a port's rows in memory that the caller sees too."""
+    can_kill: bool
+
+    def send(self, request: Request, descriptor: int | None = None) -> None:
+        """Hands a request over without waiting."""
+
+    def receive(self) -> Reply | None:
+        """Gives the next reply, or None. Raises `Gone` when the worker has died and all it said has been read."""
+
+    def busy_since(self) -> float | None:
+        """When the call in hand began (`time.monotonic`); None if that cannot be known."""
+
+    def kill(self) -> None:
+        """Ends the worker at once. `receive` raises `Gone` from then on."""
+
+    def say_goodbye(self) -> None:
+        """Asks the members to close, without waiting: all workers of a pool close at the same time."""
+
+    def close(self, grace: float) -> None:
+        """Waits for the goodbye, `grace` seconds at the most, then ends the worker. Never raises."""
+
+
+class Backend(Protocol):
+    """A place where workers run."""
+
+    name: str
+
+    def start(self, numbers: Sequence[int], settings: Settings) -> list[Any]:
+        """Starts workers, all at once. Raises `PlanNotMet` if that cannot be done, and leaves none behind."""
+
+    def wait(self, workers: Sequence[Any], timeout: float | None) -> None:
+        """Returns when one of the workers may have something to receive, or after `timeout` seconds."""
+
+
+def find(name: str) -> Backend:
+    """Gives the backend of that name.
+
+    Raises:
+        BadInput: there is none.
+        PlanNotMet: it needs a package that is not installed; the message says which extra brings it.
+    """
+    if name in _BUILT_IN:
+        return _load_built_in(name)
+    for point in entry_points(group="paceline.backends"):
+        if point.name == name:
+            backend: Backend = point.load()()
+            return backend
+    raise BadInput(f"no backend is called {name!r}; there are {', '.join(names())}")
+
+
+def names() -> list[str]:
+    """The backends that can be named, installed or not."""
+    return [*_BUILT_IN, *sorted(point.name for point in entry_points(group="paceline.backends"))]
+
+
+def _load_built_in(name: str) -> Backend:
+    extra = _EXTRAS.get(name)
+    if extra is not None and importlib.util.find_spec(name) is None:
+        raise PlanNotMet(f"the backend {name!r} needs a package that is not installed: pip install 'paceline[{extra}]'")
+    module = importlib.import_module(f"paceline.engine.{name}")
+    backend: Backend = module.BACKEND
+    return backend

@@ -1,0 +1,165 @@
+"""What has been asked, and what has come back.
+
+Request   one message to one worker: an operation on some members; kept until it is answered
+Handle    what the caller holds: gathers the answers of one post, in member order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from paceline.engine import wire
+from paceline.engine.host import ERROR, OK, Result
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One member's answer, or the error that it raised."""
+
+    answer: Any = None
+    error: BaseException | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+
+class Request:
+    """One message to one worker."""
+
+    __slots__ = ("deadline", "handle", "items", "method", "op", "record", "since", "tries")
+
+    def __init__(
+        self,
+        op: str,
+        items: dict[int, Any],
+        *,
+        method: Any = "",
+        record: bool = False,
+        handle: Handle | None = None,
+        deadline: float | None = None,
+        tries: int = 0,
+    ) -> None:
+        self.op = op
+        self.items = items
+        self.method = method
+        self.record = record
+        self.handle = handle
+        self.deadline = deadline
+        self.tries = tries
+        self.since = 0.0
+
+    def singles(self) -> list[Request]:
+        """The same request, one message per item: to find out which of them kills its worker."""
+        return [self.part(index) for index in self.items]
+
+    def part(self, index: int) -> Request:
+        return Request(
+            self.op,
+            {index: self.items[index]},
+            method=self.method,
+            record=self.record,
+            handle=self.handle,
+            deadline=self.deadline,
+            tries=self.tries,
+        )
+
+    def call_name(self) -> str:
+        """How an error message names it."""
+        return {"call": f"{self.method}()", "build": "its constructor (or replay)", "map": "the mapped function"}.get(
+            self.op, self.op
+        )
+
+
+class Handle:
+    """The answers to one `post`, as they come in. `wait` gives them all, in member order."""
+
+    def __init__(self, pump: Callable[[float | None], None], expected: Iterable[int]) -> None:
+        self._pump = pump
+        self._expected = list(expected)
+        self._results: dict[int, Result] = {}
+        self._notes: dict[int, str] = {}
+        self._answered = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether everybody has answered."""
+        return self._answered == len(self._expected)
+
+    def __len__(self) -> int:
+        return len(self._expected)
+
+    def nbytes(self) -> int:
+        """Bytes of the answers so far."""
+        return sum(wire.size(result[2]) for result in self._results.values() if result[1] == OK)
+
+    def take(self, result: Result, note: str) -> None:
+        """Takes one answer in (the pool calls this)."""
+        self._results[result[0]] = result
+        self._notes[result[0]] = note
+        self._answered += 1
+
+    def ready(self, min_ready: int = 1, timeout: float | None = None) -> list[int]:
+        """Waits until `min_ready` members have answered, or `timeout` seconds. Returns who has, in member order."""
+        end = None if timeout is None else monotonic() + timeout
+        goal = min(min_ready, len(self._expected))
+        while self._answered < goal:
+            left = None if end is None else end - monotonic()
+            if left is not None and left <= 0:
+                break
+            self._pump(left)
+        return [member for member in self._expected if member in self._results]
+
+    def outcomes(self, members: Iterable[int] | None = None) -> dict[int, Outcome]:
+        """What the members have answered so far: an answer or an error each."""
+        chosen = self._expected if members is None else members
+        return {member: self._outcome(member) for member in chosen if member in self._results}
+
+    def wait(self) -> dict[int, Any]:
+        """Waits for everybody. Returns the answers in member order, or raises the lowest member's exception."""
+        self.finish()
+        results = self._results
+        if all(result[1] != ERROR for result in results.values()):
+            return {member: wire.unpack(results[member][2]) for member in self._expected}
+        raise self.first_error()
+
+    def finish(self) -> None:
+        """Waits for everybody, and raises nothing."""
+        while not self.done:
+            self._pump(None)
+
+    def failures(self) -> dict[int, BaseException]:
+        """The errors so far, in member order."""
+        return {
+            member: _noted(as_error(self._results[member][2]), self._notes[member])
+            for member in self._expected
+            if member in self._results and self._results[member][1] == ERROR
+        }
+
+    def _outcome(self, member: int) -> Outcome:
+        result = self._results[member]
+        if result[1] == ERROR:
+            return Outcome(error=_noted(as_error(result[2]), self._notes[member]))
+        return Outcome(answer=wire.unpack(result[2]))
+
+    def first_error(self) -> BaseException:
+        """The lowest member's exception; the others hang on it as notes."""
+        failures = self.failures()
+        first, *others = failures
+        for member in others:
+            _noted(failures[first], f"also member {member}: {type(failures[member]).__name__}: {failures[member]}")
+        return failures[first]
+
+
+def as_error(payload: Any) -> BaseException:
+    """An error is kept as itself where it was raised in this process, and packed where it came from elsewhere."""
+    return payload if isinstance(payload, BaseException) else wire.unpack_error(payload)
+
+
+def _noted(error: BaseException, note: str) -> BaseException:
+    if note and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+    return error

@@ -1,0 +1,196 @@
+"""A line between two processes: one packet per message, large ones by an unnamed piece of shared memory.
+
+    message ── pickle ──► head + buffers ──┬── ≤ 64 KiB ──► one packet of a SEQPACKET socket
+                                           └── larger ────► memfd, its descriptor rides on the packet
+
+Nothing here has a name in any file system, so nothing can be left behind by a process that dies.
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import mmap
+import os
+import pickle
+import socket
+import struct
+from collections import deque
+from typing import Any
+
+_PACKET = 1 << 16
+_MAP = 1 << 18  # smaller contents are copied out: a process may hold only 65,530 mappings
+_ALIGN = 64
+_HEADER = struct.Struct("<BxxxIQ")  # kind, number of buffers, bytes of content
+_PLAIN, _INLINE, _SHARED, _WAKE = range(4)
+_PLAIN_HEADER = _HEADER.pack(_PLAIN, 0, 0)
+_WAKE_PACKET = _HEADER.pack(_WAKE, 0, 0)
+_FD_SPACE = socket.CMSG_SPACE(4)
+_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+
+WAKE = object()
+"""What `receive` gives for a packet that only wakes."""
+
+Frame = tuple[list[Any], int | None]
+
+
+class Channel:
+    """One end of the line. The main process never blocks in `send`; a worker may."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._buffer = bytearray(_PACKET + _HEADER.size)
+        self._view = memoryview(self._buffer)
+        self._outbox: deque[Frame] = deque()
+        self._descriptor = -1
+
+    def fileno(self) -> int:
+        return self.sock.fileno()
+
+    @property
+    def clogged(self) -> bool:
+        """Whether something still waits to be sent."""
+        return bool(self._outbox)
+
+    def send(self, message: Any, descriptor: int | None = None) -> None:
+        """Sends, or keeps the message until `flush` if the line is full. A copy of `descriptor` rides along."""
+        parts, fd = encode(message)
+        self._outbox.append((parts, fd if descriptor is None else os.dup(descriptor)))
+        self.flush()
+
+    def send_blocking(self, message: Any) -> None:
+        parts, fd = encode(message)
+        _transmit(self.sock, parts, fd, socket.MSG_NOSIGNAL)
+
+    def wake(self) -> None:
+        """Rings the other end out of its sleep; a full line wakes it anyway."""
+        try:
+            self.sock.send(_WAKE_PACKET, _FLAGS)
+        except (BlockingIOError, BrokenPipeError, ConnectionResetError):
+            return
+
+    def flush(self) -> None:
+        """Sends what the line takes now. A line whose other end is gone takes nothing, silently: the death of
+        a worker is seen by its supervisor, in one place."""
+        while self._outbox:
+            parts, fd = self._outbox[0]
+            try:
+                _transmit(self.sock, parts, fd, _FLAGS)
+            except BlockingIOError:
+                return
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            self._outbox.popleft()
+
+    def receive(self, *, blocking: bool = False) -> Any:
+        """Gives the next message, or `None` if none has come.
+
+        Raises:
+            EOFError: the other end is gone and everything it sent has been read.
+        """
+        try:
+            count, ancillary, _, _ = self.sock.recvmsg_into(
+                [self._buffer], _FD_SPACE, socket.MSG_CMSG_CLOEXEC | (0 if blocking else socket.MSG_DONTWAIT)
+            )
+        except BlockingIOError:
+            return None
+        except ConnectionResetError:
+            count = 0
+        if count == 0:
+            raise EOFError
+        return self._decode(count, ancillary)
+
+    def take_descriptor(self) -> int:
+        """Gives the descriptor that rode on the last message."""
+        return self._descriptor
+
+    def close(self) -> None:
+        for _, fd in self._outbox:
+            if fd is not None:
+                os.close(fd)
+        self._outbox.clear()
+        self.sock.close()
+
+    def _decode(self, count: int, ancillary: list[Any]) -> Any:
+        kind, buffers, total = _HEADER.unpack_from(self._buffer)
+        content = self._view[_HEADER.size : count]
+        if kind == _PLAIN:
+            if ancillary:
+                self._descriptor = _descriptor(ancillary)
+            return pickle.loads(content)
+        if kind == _WAKE:
+            return WAKE
+        if kind == _INLINE:
+            return _open(memoryview(bytearray(content)), buffers)
+        fd = _descriptor(ancillary)
+        try:
+            return _open(_read_shared(fd, total), buffers)
+        finally:
+            os.close(fd)
+
+
+def _descriptor(ancillary: list[Any]) -> int:
+    if not ancillary:
+        raise OSError(errno.EMFILE, "a large message could not be opened: too many open files (see ulimit -n)")
+    fd: int = array.array("i", ancillary[0][2])[0]
+    return fd
+
+
+def encode(message: Any) -> Frame:
+    """Lays a message out as the parts of one packet, or as a packet that refers to a memfd."""
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(message, 5, buffer_callback=buffers.append)
+    if not buffers and len(head) <= _PACKET:
+        return [_PLAIN_HEADER, head], None
+    parts, total = _layout(head, [buffer.raw() for buffer in buffers])
+    if total <= _PACKET:
+        return [_HEADER.pack(_INLINE, len(buffers), total), *parts], None
+    return [_HEADER.pack(_SHARED, len(buffers), total)], _write_shared(parts)
+
+
+def _layout(head: bytes, buffers: list[memoryview]) -> tuple[list[Any], int]:
+    """Table of lengths, head, then each buffer on a cache line of its own."""
+    lengths = [len(head), *(buffer.nbytes for buffer in buffers)]
+    parts: list[Any] = [struct.pack(f"<{len(lengths)}Q", *lengths)]
+    total = 8 * len(lengths)
+    everything: list[bytes | memoryview] = [head, *buffers]
+    for part in everything:
+        pad = -total % _ALIGN
+        parts += [bytes(pad), part]
+        total += pad + memoryview(part).nbytes
+    return parts, total
+
+
+def _open(content: memoryview, buffers: int) -> Any:
+    lengths = struct.unpack_from(f"<{buffers + 1}Q", content)
+    pieces, start = [], 8 * len(lengths)
+    for length in lengths:
+        start += -start % _ALIGN
+        pieces.append(content[start : start + length])
+        start += length
+    return pickle.loads(pieces[0], buffers=pieces[1:])
+
+
+def _write_shared(parts: list[Any]) -> int:
+    fd = os.memfd_create("paceline", os.MFD_CLOEXEC)
+    for part in parts:
+        view = memoryview(part).cast("B") if memoryview(part).nbytes else memoryview(b"")
+        while view.nbytes:
+            view = view[os.write(fd, view) :]
+    return fd
+
+
+def _read_shared(fd: int, total: int) -> memoryview:
+    if total >= _MAP:
+        return memoryview(mmap.mmap(fd, total))  # lives as long as the arrays that lie in it
+    content = bytearray(total)
+    os.preadv(fd, [content], 0)
+    return memoryview(content)
+
+
+def _transmit(sock: socket.socket, parts: list[Any], fd: int | None, flags: int) -> None:
+    if fd is None:
+        sock.sendmsg(parts, (), flags)
+        return
+    sock.sendmsg(parts, [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))], flags)
+    os.close(fd)

@@ -1,0 +1,222 @@
+"""What workers print and log reaches main: tagged with worker, pid and member, and kept for the obituary.
+
+worker: stdout, stderr, faulthandler ─┐                            ┌─► sys.stderr, a tag before each line
+        logging ──► a marked line ────┴─► pipe ─► one thread here ─┼─► logging.getLogger(name).handle(record)
+                                                                   └─► the last lines, for WorkerLost
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import pickle
+import select
+import sys
+import threading
+from collections.abc import Callable
+
+_RECORD = b"\x1epaceline-log "
+_TAGGED = b"\x1e"
+_TAIL = 8192
+
+
+class Voice:
+    """One worker's output as main hears it."""
+
+    def __init__(self, fd: int, tag: Callable[[], str]) -> None:
+        os.set_blocking(fd, False)
+        self.fd = fd
+        self.tag = tag
+        self.tail = b""
+        self._rest = b""
+        self._reading = threading.Lock()
+
+    def listen(self) -> bool:
+        """Takes in what has come. Returns False once nothing more can come."""
+        with self._reading:
+            while self.fd >= 0:
+                try:
+                    data = os.read(self.fd, 65536)
+                except BlockingIOError:
+                    return True
+                except OSError:
+                    data = b""
+                if not data:
+                    return False
+                self._take(data)
+            return False
+
+    def last_words(self) -> str:
+        """Everything still in the pipe is read first, so that a C stack written in dying is there."""
+        self.listen()
+        return (self.tail + self._rest).decode("utf-8", "replace").strip()
+
+    def close(self) -> None:
+        self.listen()
+        with self._reading:
+            if self._rest:
+                self._line(self._rest)
+                self._rest = b""
+            if self.fd >= 0:
+                os.close(self.fd)
+                self.fd = -1
+
+    def _take(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._line(line)
+
+    def _line(self, line: bytes) -> None:
+        if line.startswith(_RECORD):
+            _log(line[len(_RECORD) :])
+            return
+        self.tail = (self.tail + line.lstrip(_TAGGED) + b"\n")[-_TAIL:]
+        text = line.decode("utf-8", "replace")
+        # The worker tags what goes through sys.stderr itself, exactly; lines from C get the tag of the moment.
+        shown = text[1:] if line.startswith(_TAGGED) else f"[{self.tag()}] {text}"
+        if sys.stderr is not None:
+            print(shown, file=sys.stderr, flush=True)
+
+
+def _log(encoded: bytes) -> None:
+    try:
+        record: logging.LogRecord = pickle.loads(base64.b64decode(encoded))
+    except Exception as error:
+        logging.getLogger("paceline").warning("a worker's log record could not be read: %s", error)
+        return
+    logger = logging.getLogger(record.name)
+    if logger.isEnabledFor(record.levelno):
+        logger.handle(record)
+
+
+class Listener:
+    """The one thread that listens to all workers of this process; it ends when the last one has gone."""
+
+    def __init__(self) -> None:
+        self._voices: dict[int, Voice] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._nudge = -1
+
+    def add(self, voice: Voice) -> None:
+        with self._lock:
+            self._voices[voice.fd] = voice
+            if self._thread is None:
+                waker, self._nudge = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+                self._thread = threading.Thread(target=self._run, args=(waker,), name="paceline-listener", daemon=True)
+                self._thread.start()
+            else:
+                os.write(self._nudge, b"+")
+
+    def remove(self, voice: Voice) -> None:
+        """Closes the voice; waits for the thread if this was the last one."""
+        with self._lock:
+            self._voices.pop(voice.fd, None)
+            ended = self._thread if not self._voices else None
+            if self._thread is not None:
+                os.write(self._nudge, b"-")
+            if ended is not None:
+                self._thread = None
+                nudge, self._nudge = self._nudge, -1
+        voice.close()
+        if ended is not None:
+            if ended is not threading.current_thread():
+                ended.join()
+            os.close(nudge)
+
+    def _run(self, waker: int) -> None:
+        while True:
+            with self._lock:
+                voices = dict(self._voices)
+            if not voices:
+                break
+            self._serve_once(waker, voices)
+        os.close(waker)
+
+    def _serve_once(self, waker: int, voices: dict[int, Voice]) -> None:
+        poll = select.poll()
+        poll.register(waker, select.POLLIN)
+        for fd in voices:
+            poll.register(fd, select.POLLIN)
+        while True:
+            events = poll.poll()
+            for fd, _ in events:
+                if fd != waker and not voices[fd].listen():
+                    poll.unregister(fd)
+            if any(fd == waker for fd, _ in events):
+                os.read(waker, 4096)
+                return
+
+
+LISTENER = Listener()
+
+
+# -- the worker's side ---------------------------------------------------------------------------------
+
+
+class TaggedLines:
+    """A text stream for a worker's `sys.stdout` and `sys.stderr`: each line leaves whole, with its tag."""
+
+    encoding = "utf-8"
+    errors = "replace"
+
+    def __init__(self, fd: int, tag: Callable[[], str]) -> None:
+        self._fd = fd
+        self._tag = tag
+        self._rest = ""
+
+    def write(self, text: str) -> int:
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            self._emit(line)
+        return len(text)
+
+    def flush(self) -> None:
+        """Half a line stays until its end comes, or `close`: two workers' halves must not mix."""
+
+    def close(self) -> None:
+        if self._rest:
+            self._emit(self._rest)
+            self._rest = ""
+
+    def isatty(self) -> bool:
+        return False
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def writable(self) -> bool:
+        return True
+
+    def _emit(self, line: str) -> None:
+        data = f"\x1e[{self._tag()}] {line}\n".encode("utf-8", "replace")
+        while data:
+            data = data[os.write(self._fd, data) :]
+
+
+class RecordsHome(logging.Handler):
+    """Sends a worker's log records to main, where main's own handlers and levels decide."""
+
+    def __init__(self, fd: int, tag: Callable[[], str]) -> None:
+        super().__init__()
+        self._fd = fd
+        self._tag = tag
+
+    def emit(self, record: logging.LogRecord) -> None:
+        copy = logging.makeLogRecord(vars(record))
+        copy.msg = f"[{self._tag()}] {record.getMessage()}"
+        copy.args = None
+        if record.exc_info:
+            copy.exc_text = logging.Formatter().formatException(record.exc_info)
+            copy.exc_info = None
+        data = _RECORD + base64.b64encode(pickle.dumps(_sendable(copy))) + b"\n"
+        while data:
+            data = data[os.write(self._fd, data) :]
+
+
+def _sendable(record: logging.LogRecord) -> logging.LogRecord:
+    for name, value in list(vars(record).items()):
+        if not isinstance(value, str | int | float | tuple | type(None)):
+            setattr(record, name, str(value))
+    return record

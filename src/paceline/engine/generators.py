@@ -1,0 +1,378 @@
+"""The process-wide random generators, cheap to watch and to swap, so that each member can have its own.
+
+    random       ─┐                ┌─ peek         has anybody drawn or seeded?    after every call
+    numpy.random ─┼── Generators ──┼─ save, load   swap one member for another     only if they draw
+    torch (CPU)  ─┘                └─ fresh        streams for a new member
+
+The official way to look at these generators takes up to 50 µs, too much for every call of every member.
+So they are looked at in memory, where a self-test has proven them to be; it works on *twins*, objects of the
+same class, and only reads the process's own. Whatever is unexpected makes `fast` False: then the official
+API serves, with the same results. Memory is written for `random` (under the GIL) and numpy (under its lock)
+alone; torch, which is never imported from here, is only peeked at in memory.
+"""
+
+from __future__ import annotations
+
+import _random
+import os
+import pickle
+import random
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from ctypes import c_char, c_uint64
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Peek: TypeAlias = tuple[object, ...]
+
+# All three are Mersenne Twisters: 624 words and a position. The position does not tell a draw of 624 words
+# from none, nor one seed from another, and word 0 is the same after every `random.seed`. So a peek takes the
+# words next to the position too: 64 bytes cost no more than 4, while all 2500 would cost three times as much.
+WINDOW = 64
+TWISTER = 4 + 624 * 4
+
+
+class Generators:
+    """The process-wide generators of this process."""
+
+    def __init__(self, fast: bool = True) -> None:
+        self._allow_fast = fast
+        self._known: dict[str, Generator] = {}
+        self.peek: Callable[[], Peek] = self._peek_each
+        """Gives a fingerprint that changes whenever anybody draws or seeds; replaced by a flat function."""
+
+    def known(self) -> Mapping[str, Generator]:
+        """The generators that are here now, by name; the `fast` of each says how it is read."""
+        if not self._known:
+            TORCH_IMPORT.expect()
+            self._meet(PythonRandom(self._allow_fast), NumpyRandom(self._allow_fast))
+        if "torch" in sys.modules and "torch" not in self._known and (torch := TORCH_IMPORT.done()):
+            self._meet(TorchRandom(torch, self._allow_fast))
+        return self._known
+
+    def touched(self, before: Peek) -> tuple[str, ...]:
+        """Names the generators that differ from `before`; a torch imported since, only if it was used."""
+        now = self.peek()
+        if now == before:
+            return ()
+        if len(before) < len(now) and TORCH_IMPORT.state == self._known["torch"].save():
+            before = (*before, *now[len(before) :])
+        return tuple(name for i, name in enumerate(self._known) if now[2 * i : 2 * i + 2] != before[2 * i : 2 * i + 2])
+
+    def save(self) -> dict[str, object]:
+        """The whole states, cached gaussians too; they can be pickled and compared, and never change."""
+        return {name: generator.save() for name, generator in self.known().items()}
+
+    def load(self, states: Mapping[str, object]) -> None:
+        """Puts states back; a generator absent from `states` is left alone."""
+        known = self.known()
+        if not states.keys() <= known.keys():
+            raise RuntimeError(f"not imported here, so it cannot be loaded: {states.keys() - known.keys()}")
+        for name, state in states.items():
+            known[name].load(state)
+
+    def fresh(self, seed: int | Sequence[int]) -> dict[str, object]:
+        """States of newly seeded, independent generators; leaves the current ones as they are."""
+        return {name: generator.fresh(seed) for name, generator in self.known().items()}
+
+    def _meet(self, *generators: Generator) -> None:
+        self._known = {**self._known, **{generator.name: generator for generator in generators}}
+        fast = all(generator.fast for generator in self._known.values())
+        self.peek = _flat_peek(self._peek_each, *self._known.values()) if fast else self._peek_each
+
+    def _peek_each(self) -> Peek:
+        return tuple(part for generator in self.known().values() for part in generator.peek())
+
+
+def _flat_peek(each: Callable[[], Peek], python: Any, numpy: Any, torch: Any = None) -> Callable[[], Peek]:
+    """All peeks in one frame: to call three methods would double the cost."""
+    source, rand, home, modules = python.source, numpy.rand, numpy.home, sys.modules
+    a, b, c = python.memory.window, numpy.memory.window, numpy.memory.gauss
+    d, e = (torch.memory.window, torch.memory.normals) if torch else (a, a)
+
+    def peek() -> Peek:
+        if rand._bit_generator is not home or (torch is None and "torch" in modules):
+            return each()
+        if torch is None:
+            return a.raw, source.gauss_next, b.raw, c.raw
+        return a.raw, source.gauss_next, b.raw, c.raw, d.raw, e.raw
+
+    return peek
+
+
+class PythonRandom:
+    """The generator behind the functions of `random`; its state is (position and words, cached gaussian)."""
+
+    name = "random"
+    layout = struct.Struct("=i624I")  # struct RandomObject { PyObject_HEAD; int index; uint32_t state[624]; }
+
+    def __init__(self, allow_fast: bool) -> None:
+        self.source: Any = random._inst
+        self.fast = allow_fast and _proven(self._self_test)
+
+    def peek(self) -> Peek:
+        return (self.memory.window.raw, self.source.gauss_next) if self.fast else (self.save(), None)
+
+    def save(self) -> tuple[Any, ...]:
+        return (self.memory.whole.raw, self.source.gauss_next) if self.fast else self._official(self.source)
+
+    def load(self, state: Any) -> None:
+        twister, gauss_next = state
+        if self.fast:
+            self.memory.write(twister)
+            self.source.gauss_next = gauss_next
+        else:
+            position, *words = self.layout.unpack(twister)
+            self.source.setstate((self.source.VERSION, (*words, position), gauss_next))
+
+    def fresh(self, seed: int | Sequence[int]) -> tuple[Any, ...]:
+        words = _branch(seed, self.name).generate_state(8).astype("<u4")
+        return self._official(random.Random(int.from_bytes(words.tobytes(), "little")))
+
+    def _official(self, source: Any) -> tuple[Any, ...]:
+        _, (*words, position), gauss_next = source.getstate()
+        return self.layout.pack(position, *words), gauss_next
+
+    def _memory_of(self, source: Any) -> Twister:
+        if type(source) is not random.Random or _random.Random.__basicsize__ < object.__basicsize__ + TWISTER:
+            raise LookupError("not laid out as expected")
+        return Twister(source, id(source) + object.__basicsize__, position=0)
+
+    def _self_test(self) -> bool:
+        twin, model = random.Random(1), random.Random(2)
+        model.getrandbits(32 * 700)
+        self.memory, *twins = memories = [self._memory_of(source) for source in (self.source, twin, model)]
+        if any(memory.whole.raw != self._official(memory.owner)[0] for memory in memories):
+            return False
+        twins[0].write(twins[1].whole.raw)
+        return twin.getstate() == model.getstate()
+
+
+class NumpyRandom:
+    """The RandomState behind `numpy.random`; its state is (None, words and position, cached gaussian).
+
+    Under a bit generator that a user has put there with `numpy.random.set_bit_generator`, the state is that
+    very object, which the user may hold too, and its official state, pickled.
+    """
+
+    name = "numpy.random"
+    layout = struct.Struct("=624Ii")  # struct mt19937_state { uint32_t key[624]; int pos; }, in the bit generator
+    gauss = struct.Struct("=i4xd")  # int has_gauss; double gauss, in the RandomState
+
+    def __init__(self, allow_fast: bool) -> None:
+        self.rand: Any = np.random.mtrand._rand
+        current = self.rand._bit_generator
+        self.home: Any = current if type(current) is np.random.MT19937 else np.random.MT19937()
+        self.fast = allow_fast and current is self.home and _proven(self._self_test)
+
+    def peek(self) -> Peek:
+        fast = self.fast and self.rand._bit_generator is self.home
+        return (self.memory.window.raw, self.memory.gauss.raw) if fast else (self.save(), None)
+
+    def save(self) -> tuple[Any, ...]:
+        if self.rand._bit_generator is not self.home:
+            return self.rand._bit_generator, pickle.dumps(self.rand.get_state(legacy=False))
+        return (None, *self.memory.read()) if self.fast else self._official(self.rand)
+
+    def load(self, state: Any) -> None:
+        guest, *content = state
+        if self.rand._bit_generator is not (guest or self.home):
+            np.random.mtrand.set_bit_generator(guest or self.home)
+        if guest:
+            self.rand.set_state(pickle.loads(content[0]))
+        elif self.fast:
+            self.memory.write(*content)
+        else:
+            *words, position = self.layout.unpack(content[0])
+            self.rand.set_state(("MT19937", words, position, *self.gauss.unpack(content[1])))
+
+    def fresh(self, seed: int | Sequence[int]) -> tuple[Any, ...]:
+        return self._official(np.random.RandomState(_branch(seed, self.name).generate_state(8)))
+
+    def _official(self, rand: Any) -> tuple[Any, ...]:
+        _, words, position, *gauss = rand.get_state()
+        return None, self.layout.pack(*words, position), self.gauss.pack(*gauss)
+
+    def _self_test(self) -> bool:
+        twin, model = np.random.RandomState(1), np.random.RandomState(2)
+        model.standard_normal(701)  # an odd number leaves a cached gaussian
+        self.memory, *twins = memories = [RandomStateMemory(rand) for rand in (self.rand, twin, model)]
+        if any((None, *memory.read()) != self._official(memory.rand) for memory in memories):
+            return False
+        twins[0].write(*twins[1].read())
+        return self._official(twin) == self._official(model)
+
+
+class TorchRandom:
+    """torch's default CPU generator; its state is the bytes of its `get_state()`."""
+
+    name = "torch"
+
+    def __init__(self, torch: ModuleType, allow_fast: bool) -> None:
+        self._torch, self._generator = torch, torch.default_generator
+        self._tensor: Any = torch.empty_like(self._generator.get_state())  # what set_state wants to be given
+        self._bytes: Any = (c_char * self._tensor.numel()).from_address(self._tensor.data_ptr())
+        self.fast = allow_fast and _proven(self._self_test)
+
+    def peek(self) -> Peek:
+        return (self.memory.window.raw, self.memory.normals.raw) if self.fast else (self.save(), None)
+
+    def save(self) -> bytes:
+        return self._save(self._generator)
+
+    def load(self, state: Any) -> None:
+        if len(state) != len(self._bytes):
+            raise ValueError(f"a state of torch has {len(self._bytes)} bytes here, not {len(state)}")
+        self._bytes.raw = state
+        self._generator.set_state(self._tensor)
+
+    def fresh(self, seed: int | Sequence[int]) -> bytes:
+        word = int(_branch(seed, self.name).generate_state(1, np.uint64)[0])
+        return self._save(self._torch.Generator("cpu").manual_seed(word))
+
+    def _save(self, generator: Any) -> bytes:
+        state = generator.get_state()
+        content: bytes = type(self._bytes).from_address(state.data_ptr()).raw  # numpy() takes twice as long
+        return content
+
+    def _self_test(self) -> bool:
+        twin = self._torch.Generator("cpu").manual_seed(1)
+        memory, self.memory = (TorchMemory(owner, self._save(owner)) for owner in (twin, self._generator))
+        peeks = []
+        for seed in (1, 2, 2 + 2**32):  # the words know the low half of a seed only
+            twin.manual_seed(seed)
+            for draws in (0, 1, 1, 624):  # normals come in twos: to give the second, the engine does not move
+                self._torch.empty(draws, dtype=self._torch.double, device="cpu").normal_(generator=twin)
+                peeks.append((memory.window.raw, memory.normals.raw))
+        return len(set(peeks)) == len(peeks) and memory.offset == self.memory.offset
+
+
+Generator: TypeAlias = PythonRandom | NumpyRandom | TorchRandom
+
+
+class Twister:
+    """A Mersenne Twister in its owner's memory: 624 words, with the position before or after them."""
+
+    def __init__(self, owner: Any, at: int, position: int) -> None:
+        self.owner = owner  # held, so that the memory stays
+        self.whole = (c_char * TWISTER).from_address(at)
+        self.window = (c_char * WINDOW).from_address(at if position == 0 else at + TWISTER - WINDOW)
+        self._position = struct.Struct(f"={position}xi")
+
+    def write(self, state: bytes) -> None:
+        if len(state) != TWISTER or not 0 <= self._position.unpack_from(state)[0] <= 624:
+            raise ValueError("this is not the state of a Mersenne Twister")  # it would run past its words
+        self.whole.raw = state
+
+
+class RandomStateMemory:
+    """A numpy RandomState in memory: the Mersenne Twister of its bit generator, and its cached gaussian."""
+
+    def __init__(self, rand: Any) -> None:
+        self.rand, bits = rand, rand._bit_generator
+        start, end = bits.ctypes.state_address, id(bits) + type(bits).__basicsize__
+        if not id(bits) < start <= end - TWISTER:
+            raise LookupError("not laid out as expected")
+        self._twister, self._lock = Twister(bits, start, position=TWISTER - 4), bits.lock
+        self.whole, self.window = self._twister.whole, self._twister.window
+        self.gauss = (c_char * 16).from_address(self._find_gauss(start))
+
+    def _find_gauss(self, state: int) -> int:
+        # in RandomState: bitgen_t { void *state; … }, and { bitgen_t *; int has_gauss; double gauss; }
+        start, size = id(self.rand), type(self.rand).__basicsize__
+        slots = (c_uint64 * (size // 8)).from_address(start)
+        inward = [i for i in range(len(slots) - 2) if slots[i] - start in range(0, 8 * len(slots), 8)]
+        (pointer,) = (i for i in inward if slots[(slots[i] - start) // 8] == state)
+        return start + 8 * (pointer + 1)
+
+    def read(self) -> tuple[bytes, bytes]:
+        return self.whole.raw, self.gauss.raw
+
+    def write(self, twister: bytes, gauss: bytes) -> None:
+        if len(gauss) != len(self.gauss):
+            raise ValueError("this is not a cached gaussian")
+        with self._lock:  # the position must not move under a thread that draws without the GIL
+            self._twister.write(twister)
+            self.gauss.raw = gauss
+
+
+class TorchMemory:
+    """A torch CPUGeneratorImpl in memory: the head of its engine and its cached normals, never written."""
+
+    def __init__(self, owner: Any, state: bytes) -> None:
+        # { uint64 seed; int left; bool seeded; uint32 next, state[624]; } optional<float>; optional<double>;
+        self.owner, self.offset = owner, self._find_engine(owner._cdata, state)
+        self.window = (c_char * WINDOW).from_address(owner._cdata + self.offset)
+        self.normals = (c_char * 24).from_address(owner._cdata + self.offset + 2520)
+
+    @staticmethod
+    def _find_engine(start: int, state: bytes) -> int:
+        with open("/proc/self/mem", "rb", buffering=0) as memory:  # a bad address is an error, not a crash
+            seen = os.pread(memory.fileno(), 4096, start)
+        # the official state has the same words, in 8 bytes each, from byte 24
+        offset = seen.index(struct.pack("=624I", *struct.unpack_from("=624Q", state, 24))) - 20
+        if offset < 8 or offset % 8 or offset + 2520 + 24 > len(seen):
+            raise LookupError("not laid out as expected")
+        return offset
+
+
+class TorchImport:
+    """Witnesses the import of torch, whenever it comes, and notes the state that torch begins with.
+
+    torch seeds its generator at random, so later nobody could tell its own seed from one that a member set.
+    """
+
+    def __init__(self) -> None:
+        self.state: bytes | None = None
+
+    def expect(self) -> None:
+        """Begins to watch the imports."""
+        if "torch" not in sys.modules and self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
+
+    def done(self) -> ModuleType | None:
+        """torch, if somebody has imported it, to the end."""
+        torch = sys.modules.get("torch")
+        importing = getattr(getattr(torch, "__spec__", None), "_initializing", False)
+        return torch if hasattr(torch, "default_generator") and not importing else None
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Finds nothing itself: has the other finders find torch, and adds a note to what they found."""
+        if name != "torch":
+            return None
+        others = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
+        spec: Any = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        if hasattr(spec, "loader") and hasattr(spec.loader, "exec_module"):
+            spec.loader.exec_module = self._noting(spec.loader.exec_module)
+        return spec
+
+    def _noting(self, run: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+        def run_and_note(torch: ModuleType) -> None:
+            run(torch)
+            with suppress(Exception):  # without a note torch counts as touched, which is always safe
+                sys.meta_path.remove(self)
+                self.state = bytes(torch.default_generator.get_state().tolist())
+
+        return run_and_note
+
+
+def _proven(self_test: Callable[[], bool]) -> bool:
+    """Whether memory may be used: only in a CPython of 64 bits with a GIL, and if nothing surprises us."""
+    try:
+        plain = sys.implementation.name == "cpython" and struct.calcsize("Pi") == 12
+        return plain and getattr(sys, "_is_gil_enabled", lambda: True)() and self_test()
+    except Exception:
+        return False
+
+
+def _branch(seed: int | Sequence[int], name: str) -> np.random.SeedSequence:
+    """The branch of the seed that belongs to one generator, whichever others are here."""
+    return np.random.SeedSequence(seed, spawn_key=tuple(name.encode()))
+
+
+TORCH_IMPORT = TorchImport()
+GENERATORS = Generators()

@@ -1,0 +1,142 @@
+"""Process-wide random generators belong to the member that is called, not to the process (law 6).
+
+Each member has its own streams, seeded from its identity. Swapping them around every call would cost every member;
+so a member starts out swapped, and once a method has run without touching a generator it is only watched. A watched
+member that touches one after all is *stale*: it drew from the wrong stream, so it is rebuilt, its journal is
+replayed with swapping on, and the call is made again.
+
+    Swapping   one caller at a time (inline, process, ray): swap or watch, as above
+    Refusing   many at once (threads): a touch cannot be pinned to one member, so it is an error
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from paceline.engine.generators import GENERATORS
+from paceline.errors import SharedRandomness
+from paceline.seeds import Key, sequence
+
+
+class Stale(Exception):
+    """The member drew from a stream that is not its own; rebuild it with swapping on and call again."""
+
+
+class Streams:
+    """One member's streams of the process-wide generators."""
+
+    __slots__ = ("entropy", "isolated", "quiet", "states")
+
+    def __init__(self, seed: int, key: Key, *, isolated: bool) -> None:
+        self.entropy = [int(word) for word in sequence(seed, "streams", key).generate_state(4)]
+        self.states: dict[str, Any] = GENERATORS.fresh(self.entropy)
+        self.isolated = isolated  # swapped in every call from now on
+        self.quiet: set[str] = set()  # methods that have run without a touch
+
+    def begin(self) -> dict[str, Any]:
+        """The states to swap in; torch may have been imported since they were made."""
+        if "torch" in sys.modules and "torch" not in self.states:
+            self.states = {**GENERATORS.fresh(self.entropy), **self.states}
+        return self.states
+
+    def drawn(self) -> dict[str, Any] | None:
+        """What a rebuild needs of the streams: nothing if the member has never drawn."""
+        return self.states if self.isolated else None
+
+
+class Swapping:
+    """For hosts that run one call at a time."""
+
+    def __init__(self) -> None:
+        self._outside: dict[str, Any] = {}
+        self._outside_peek: tuple[object, ...] = ()
+
+    def run(self, streams: Streams, name: str, function: Callable[..., Any], args: Any, keep: bool = True) -> Any:
+        """Runs one call of a member. `keep=False` is a read: it leaves the streams as they were.
+
+        Raises:
+            Stale: the member must be rebuilt with swapping on.
+        """
+        if streams.isolated or not keep or name not in streams.quiet:
+            return self._swapped(streams, name, function, args, keep)
+        before = self.watch()
+        try:
+            return function(*args)
+        finally:
+            if GENERATORS.peek() != before:
+                self.disown()
+
+    def watch(self) -> tuple[object, ...]:
+        """Begins to watch: remembers the states outside, if they have changed since the last time."""
+        before = GENERATORS.peek()
+        if before != self._outside_peek:
+            self._outside, self._outside_peek = GENERATORS.save(), before
+        return before
+
+    def disown(self) -> None:
+        """Puts the states outside back as they were before a watched call touched them."""
+        GENERATORS.load(self._outside)
+        self._outside_peek = GENERATORS.peek()
+        raise Stale
+
+    def _swapped(self, streams: Streams, name: str, function: Callable[..., Any], args: Any, keep: bool) -> Any:
+        outside = GENERATORS.save()
+        states = streams.begin()
+        GENERATORS.load(states)
+        before = GENERATORS.peek()
+        try:
+            return function(*args)
+        finally:
+            touched = GENERATORS.touched(before)
+            if touched and keep:
+                streams.isolated = True
+                streams.states = GENERATORS.save()
+            elif keep:
+                streams.quiet.add(name)
+            GENERATORS.load(outside)
+            if any(generator not in states for generator in touched):
+                raise Stale  # torch was imported and drawn from in this very call, before it had a stream
+
+
+class Refusing:
+    """For hosts on threads."""
+
+    def run(self, streams: Streams, name: str, function: Callable[..., Any], args: Any, keep: bool = True) -> Any:
+        """Runs one call of a member.
+
+        Raises:
+            SharedRandomness: somebody drew from a process-wide generator meanwhile.
+        """
+        before = self.watch()
+        try:
+            return function(*args)
+        finally:
+            touched = GENERATORS.touched(before)
+            if touched:
+                raise SharedRandomness(self._complaint(touched))
+
+    def watch(self) -> tuple[object, ...]:
+        return GENERATORS.peek()
+
+    def disown(self) -> None:
+        raise SharedRandomness(self._complaint(()))
+
+    @staticmethod
+    def _complaint(touched: tuple[str, ...]) -> str:
+        names = " and ".join(touched) or "a process-wide random generator"
+        members = ", ".join(str(member) for member in sorted(IN_FLIGHT.values())) or "none"
+        return (
+            f"{names} was drawn from while these members were in flight on threads: {members}. "
+            "Draws on threads cannot be told apart, so they would not be reproducible. Give each member a generator "
+            "of its own (numpy.random.default_rng), or use processes: plan='process'"
+        )
+
+
+IN_FLIGHT: dict[int, int] = {}
+"""Thread → the member that it is running; for the error message only."""
+
+BUILDING = threading.Lock()
+"""Members on threads are built one at a time: libraries are seldom safe in their constructors."""

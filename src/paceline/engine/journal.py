@@ -1,0 +1,188 @@
+"""What a member has been asked since it was last whole: enough to build it again and see that it is the same.
+
+    Journal   one member: where it starts (recipe, or a snapshot, and its streams), then the calls since
+    PortLog   one port: the inputs of every ring, packed row by row; members' journals point into it
+
+An entry says how it is replayed: `call` runs the method again and compares a check of the answer; `told` gives a
+member that is not deterministic its own recorded answer; `port` runs the packed inputs and compares the last outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from paceline.engine import wire
+from paceline.engine.arrays import Array
+
+Entry = tuple[Any, ...]
+Base = tuple[wire.Packed | None, dict[str, Any] | None]
+"""A snapshot (or None: the recipe), and the states of the random streams that the member draws from."""
+
+_SAMPLE = 64  # elements of a row that are compared; all of them in a row of less than twice as many
+_FIRST_CAPACITY = 64
+
+
+class Journal:
+    """One member's calls since its base."""
+
+    __slots__ = ("base", "entries", "logs")
+
+    def __init__(self) -> None:
+        self.base: Base | None = None
+        self.entries: list[Entry] = []
+        self.logs: list[tuple[PortLog, int]] = []  # the ports that it is bound to, and its item there
+
+    def add(self, entry: Entry, base: Base | None) -> None:
+        """Takes an answered call in; a base that came with the answer makes everything before it void."""
+        self.settle()
+        if base is not None:
+            self.start_anew(base)
+            # Without a snapshot the recipe does not know of this call, so it has to be run again itself.
+            if base[0] is None:
+                self.entries.append(entry)
+        else:
+            self.entries.append(entry)
+
+    def start_anew(self, base: Base, last: tuple[PortLog, int] | None = None) -> None:
+        """Forgets what was before. `last` is the port and item that said so, if it was said there: without a
+        snapshot that last run belongs to the new beginning."""
+        self.base = None if base == (None, None) else base
+        self.entries.clear()
+        for log, item in self.logs:
+            log.forget(item, but_last=(log, item) == last and base[0] is None)
+
+    def settle(self) -> None:
+        """Turns what stands in the ports' logs into entries of its own, so that order is kept."""
+        for log, item in self.logs:
+            entry = log.entry(item)
+            if entry is not None:
+                self.entries.append(entry)
+            log.forget(item)
+
+    def replay(self) -> tuple[Base | None, list[Entry]]:
+        """What a rebuild has to do after building the recipe."""
+        pending = [entry for log, item in self.logs if (entry := log.entry(item)) is not None]
+        return self.base, [*self.entries, *pending]
+
+    def __len__(self) -> int:
+        return len(self.entries) + sum(log.length(item) for log, item in self.logs)
+
+
+class PortLog:
+    """The inputs of a port's rings, one row of every input array per item, in the order of the rings."""
+
+    def __init__(
+        self,
+        method: str,
+        inputs: dict[str, Array],
+        outputs: dict[str, Array],
+        places: Sequence[Any],
+    ) -> None:
+        self._method = method
+        self._sources = list(inputs.values())
+        self._outputs = list(outputs.values())
+        self._places = list(places)
+        self._logs = [np.zeros((_FIRST_CAPACITY, *source.shape), source.dtype) for source in self._sources]
+        self._asked = np.zeros((_FIRST_CAPACITY, len(places)), np.uint8)
+        self._count = 0
+        self._begin = [0] * len(places)
+        self._samples = [sample(array, len(array)) for array in self._outputs]
+        self._last = [np.array(view) for view in self._samples]
+        self._open = np.zeros(len(places), np.bool_)  # rung, and not answered yet
+        self._trusted = np.zeros(len(places), np.bool_)  # whether _last holds what the item's last run gave
+
+    def ring(self, asked: Array) -> None:
+        """Takes the inputs of one ring in. Hot: one copy per input array."""
+        if self._count == len(self._asked):
+            self._make_room()
+        for log, source in zip(self._logs, self._sources, strict=True):
+            log[self._count] = source
+        self._asked[self._count] = asked
+        self._open |= asked.view(np.bool_)
+        self._count += 1
+
+    def served(self, items: Sequence[int] | None) -> None:
+        """Remembers what the items have put out (None: all of them)."""
+        if items is None:
+            for last, now in zip(self._last, self._samples, strict=True):
+                last[:] = now
+            self._trusted[:] = True
+            self._open[:] = False
+            return
+        for item in items:
+            rows = _rows(self._places[item])
+            for last, now in zip(self._last, self._samples, strict=True):
+                last[rows] = now[rows]
+            self._trusted[item] = True
+            self._open[item] = False
+
+    def failed(self, item: int) -> None:
+        """The item raised: what stands in its rows is nobody's promise."""
+        self._trusted[item] = False
+        self._open[item] = False
+
+    def forget(self, item: int, *, but_last: bool = False) -> None:
+        steps = self._steps(item)
+        self._begin[item] = int(steps[-1]) if but_last and len(steps) else self._count
+        self._trusted[item] &= but_last
+
+    def withdraw(self, item: int) -> None:
+        """The item's last ring never took place: it was given up."""
+        steps = self._steps(item)
+        if len(steps):
+            self._asked[steps[-1], item] = 0
+        self._open[item] = False
+
+    def length(self, item: int) -> int:
+        return self._count - self._begin[item]
+
+    def entry(self, item: int) -> Entry | None:
+        """What the item has been asked and has answered."""
+        steps = self._steps(item)
+        if self._open[item]:
+            steps = steps[:-1]
+        if not len(steps):
+            return None
+        place = self._places[item]
+        inputs = [[np.array(log[step][place]) for step in steps] for log in self._logs]
+        blanks = [
+            array[place].copy() if isinstance(place, slice) else np.array(array[place]) for array in self._outputs
+        ]
+        expected = [np.array(last[_rows(place)]) for last in self._last] if self._trusted[item] else []
+        return "port", self._method, inputs, blanks, expected
+
+    def _steps(self, item: int) -> Array:
+        begin = self._begin[item]
+        return begin + np.flatnonzero(self._asked[begin : self._count, item])
+
+    def _make_room(self) -> None:
+        """Drops what no item needs any more, or doubles."""
+        start = min(self._begin, default=self._count)
+        if start < self._count // 2:
+            self._logs = [np.concatenate([log, np.zeros_like(log)]) for log in self._logs]
+            self._asked = np.concatenate([self._asked, np.zeros_like(self._asked)])
+            return
+        for log in (*self._logs, self._asked):
+            log[: self._count - start] = log[start : self._count]
+        self._count -= start
+        self._begin = [begin - start for begin in self._begin]
+
+
+def sample(array: Array, rows: int) -> Array:
+    """A view of some elements of each row: enough to see that a replay went another way."""
+    flat = array.reshape(rows, -1)
+    return flat[:, :: max(1, flat.shape[1] // _SAMPLE)]
+
+
+def outputs_differ(outputs: list[Any], expected: list[Any]) -> bool:
+    """Compares a replay's last outputs with the samples kept of the first time (none kept: nothing to compare)."""
+    return any(
+        sample(output, len(kept)).tobytes() != kept.tobytes() for output, kept in zip(outputs, expected, strict=False)
+    )
+
+
+def _rows(place: Any) -> slice:
+    return place if isinstance(place, slice) else slice(place, place + 1)

@@ -1,0 +1,104 @@
+"""The pilot of a pool under `auto`: watches the rounds, decides where they go on, and says why.
+
+It only ever acts between two rounds, when nothing is under way, so that what it does can be seen in times alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from paceline.engine import budget
+from paceline.engine.plan import Choice, Measured, Meter, Plan, choose
+from paceline.errors import NotSendable, PlanNotMet
+
+if TYPE_CHECKING:
+    from paceline.engine.crew import Crew
+
+_log = logging.getLogger("paceline")
+_HERE = -1
+
+
+class Pilot:
+    """Decides for one pool. `plan` is what is in force."""
+
+    def __init__(self, crew: Crew, workers: int | None) -> None:
+        self._crew = crew
+        self._workers = workers
+        self._meter = Meter()
+        self._here: Meter | None = None  # what it was like before the move
+        self._final = False
+        self.plan = Plan(backend="inline", workers=1, why="measuring the first calls here")
+
+    def begin(self, *, through_port: bool = False) -> None:
+        """A round is about to be asked for."""
+        if self._final:
+            return
+        if self._meter.enough and not self._crew.busy:
+            self._decide()
+        self._meter.through_port = through_port
+        self._meter.begin()
+
+    def end(self, members: int, nbytes: int = 0) -> None:
+        """A round has been answered."""
+        if not self._final:
+            self._meter.end(members, nbytes)
+
+    def reconsider(self) -> None:
+        """Measures and decides anew; for a job that stands between two episodes, or at a full reset."""
+        self._final, self._meter = False, Meter()
+
+    def choice(self, members: int) -> Choice:
+        """What would be chosen for rounds of so many members, from what has been measured here."""
+        return choose(self._measured(members), self._budget())
+
+    def _measured(self, members: int | None = None) -> Measured:
+        measured = self._meter.measured(sendable=self._sendable(), touches_globals=self._touches_globals())
+        return measured if members is None else Measured(**{**vars(measured), "members": members})
+
+    def _decide(self) -> None:
+        if self._here is not None and self._here is not self._meter:
+            self._keep_or_return()
+            return
+        choice = choose(self._measured(), self._budget())
+        self.plan = Plan(backend=choice.backend, workers=choice.workers, why=choice.why)
+        self._final = choice.backend == self._crew.place
+        if not self._final:
+            self._move(choice)
+
+    def _move(self, choice: Choice) -> None:
+        try:
+            self._crew.relocate(choice.backend, choice.workers)
+        except PlanNotMet as error:
+            self._crew.note("shrunk", f"{choice.workers} workers could not be had ({error}): staying here")
+            self.plan = Plan(backend="inline", workers=1, why=f"{choice.why}; but {error}: staying here")
+            self._final = True
+            return
+        self._here, self._meter = self._meter, Meter()
+        _log.info("%s", choice.why)
+
+    def _keep_or_return(self) -> None:
+        """The model said that the new place is faster; the clock has the last word."""
+        assert self._here is not None
+        there, here = self._meter.seconds_per_call, self._here.seconds_per_call
+        self._final = True
+        if there <= here:
+            return
+        text = f"a call took {there * 1e6:.0f} µs on {self.plan.backend} and {here * 1e6:.0f} µs here: back here"
+        self._crew.relocate("inline", 1)
+        self.plan = Plan(backend="inline", workers=1, why=text)
+
+    def _budget(self) -> budget.Budget:
+        mine = budget.current()
+        return mine if self._workers is None else budget.Budget(self._workers, mine.memory, mine.waiting)
+
+    def _sendable(self) -> bool:
+        try:
+            for member in self._crew.members:
+                member.recipe(in_process=False)
+        except NotSendable:
+            return False
+        return True
+
+    def _touches_globals(self) -> bool:
+        return any(member.isolated for member in self._crew.members)

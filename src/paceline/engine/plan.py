@@ -1,0 +1,193 @@
+"""Where things run: what the caller asks for, and what `auto` makes of it by measuring.
+
+    first calls, here, journal on ──► Measured ──► choose ──► Choice(backend, workers, why) ──► Pool.move
+                                                                │
+                     slower there than it was here? ◄───────────┘  then back, and that is final
+
+A plan never says what is computed. Moving is by snapshot or replay, so that the result is the same whatever is chosen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from time import perf_counter, process_time
+
+from paceline.engine.budget import Budget
+from paceline.errors import BadInput
+
+MEASURE_SECONDS = 0.05
+_MIN_ROUNDS = 3
+_WORTH = 1.2  # a place that promises less than this is not worth a move
+_CALL_MESSAGE = 150e-6  # a round of messages to process workers, until it has been measured
+_RING = 20e-6  # the same through a port
+_THREAD_SWITCH = 60e-6
+_BYTES_PER_SECOND = 1.5e9
+_TWO_CORES_ARE_NOT_TWICE_ONE = 1.15  # shared caches, memory and turbo: measured on virtual cores
+_WAITS_BELOW = 0.5  # share of CPU time under which a call counts as waiting
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where members run, never what they compute.
+
+    Attributes:
+        backend: "auto" or the name of a backend.
+        workers: How many; None leaves it to the budget.
+        agents: How a job runs the policies of one episode; the engine does not look at it.
+        isolate: Nobody lives in the caller's process: a member that crashes cannot take the caller along.
+        why: In one sentence, why this and not another.
+    """
+
+    backend: str = "auto"
+    workers: int | None = None
+    agents: str | None = None
+    isolate: bool = False
+    why: str = "as asked"
+
+    @classmethod
+    def parse(cls, plan: str | int | Plan) -> Plan:
+        """Takes a word ("auto", "process"), a number of workers (0: here), or a Plan."""
+        if isinstance(plan, Plan):
+            return plan
+        if isinstance(plan, bool) or not isinstance(plan, int | str):
+            raise BadInput(f"plan={plan!r}; give 'auto', a backend's name, a number of workers, or a Plan")
+        if isinstance(plan, str):
+            return cls(backend=plan)
+        if plan < 0:
+            raise BadInput(f"plan={plan} makes no sense; give 0 (here) or a number of workers")
+        return cls(backend="process", workers=plan) if plan else cls(backend="inline", workers=1)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the first calls cost.
+
+    Attributes:
+        members: How many members one round calls.
+        seconds: Wall seconds of one member's call.
+        cpu_share: CPU time by wall time; well below 1 means that it waits.
+        message_bytes: Bytes that one member's call sends and receives.
+        sendable: Whether the recipes can travel.
+        touches_globals: Whether a member draws from a process-wide generator.
+        through_port: Whether the calls go through a port.
+    """
+
+    members: int
+    seconds: float
+    cpu_share: float = 1.0
+    message_bytes: int = 0
+    sendable: bool = True
+    touches_globals: bool = False
+    through_port: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A place, and why."""
+
+    backend: str
+    workers: int
+    why: str
+    seconds: float = 0.0
+    """What a round should take there."""
+
+
+def choose(measured: Measured, budget: Budget) -> Choice:
+    """Chooses where a round of calls takes the least time; here unless another place is clearly better."""
+    here = measured.members * measured.seconds
+    options = [option for option in (_processes(measured, budget), _threads(measured, budget)) if option is not None]
+    best = min(options, key=lambda option: option.seconds, default=None)
+    cost = f"a round of {measured.members} calls takes {_time(here)} here"
+    if best is not None and best.seconds * _WORTH < here:
+        return replace(best, why=f"{cost}; {best.why}")
+    return Choice("inline", 1, f"{cost}; {_why_stay(measured, budget, best)}: staying here", here)
+
+
+def _processes(measured: Measured, budget: Budget) -> Choice | None:
+    workers = budget.workers_for(measured.members)
+    if workers < 2 or not measured.sendable:
+        return None
+    message = _RING if measured.through_port else _CALL_MESSAGE
+    travel = message + measured.members * measured.message_bytes / _BYTES_PER_SECOND
+    seconds = measured.seconds * ceil(measured.members / workers) * _TWO_CORES_ARE_NOT_TWICE_ONE + travel
+    why = f"on {workers} processes about {_time(seconds)}, {_time(travel)} of it messages"
+    return Choice("process", workers, why, seconds)
+
+
+def _threads(measured: Measured, budget: Budget) -> Choice | None:
+    workers = min(measured.members, budget.waiting)
+    if measured.cpu_share > _WAITS_BELOW or measured.touches_globals or workers < 2:
+        return None
+    computing = measured.seconds * measured.cpu_share * measured.members
+    waiting = measured.seconds * (1 - measured.cpu_share) * ceil(measured.members / workers)
+    seconds = computing + waiting + _THREAD_SWITCH * measured.members
+    share = f"it waits for {1 - measured.cpu_share:.0%} of that"
+    return Choice("thread", workers, f"{share}: on {workers} threads about {_time(seconds)}", seconds)
+
+
+def _why_stay(measured: Measured, budget: Budget, best: Choice | None) -> str:
+    if best is not None:
+        return f"{best.why} would not be clearly less"
+    if not measured.sendable:
+        return "a recipe cannot be sent to another process"
+    if budget.slots < 2:
+        return "there is one CPU slot"
+    if measured.members < 2:
+        return "there is nothing to share out"
+    return f"memory for {budget.workers_for(measured.members)} worker only"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f} µs"
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+class Meter:
+    """Measures rounds of calls: how long, how much CPU, how many members and bytes."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.through_port = False
+        self._calls = 0
+        self._wall = self._cpu = 0.0
+        self._bytes = 0
+        self._since: tuple[float, float] | None = None
+
+    def begin(self) -> None:
+        """A round has been asked for."""
+        if self._since is None:
+            self._since = perf_counter(), process_time()
+
+    def end(self, members: int, nbytes: int = 0) -> None:
+        """A round is complete."""
+        if self._since is None or members == 0:
+            return
+        wall, cpu = self._since
+        self._wall += perf_counter() - wall
+        self._cpu += process_time() - cpu
+        self._since = None
+        self._calls += members
+        self._bytes += nbytes
+        self.rounds += 1
+
+    @property
+    def enough(self) -> bool:
+        return self._wall >= MEASURE_SECONDS and self.rounds >= _MIN_ROUNDS
+
+    @property
+    def seconds_per_call(self) -> float:
+        return self._wall / max(1, self._calls)
+
+    def measured(self, *, sendable: bool, touches_globals: bool) -> Measured:
+        """What the rounds so far say."""
+        return Measured(
+            members=round(self._calls / max(1, self.rounds)),
+            seconds=self.seconds_per_call,
+            cpu_share=min(1.0, self._cpu / max(self._wall, 1e-9)),
+            message_bytes=self._bytes // max(1, self._calls),
+            sendable=sendable,
+            touches_globals=touches_globals,
+            through_port=self.through_port,
+        )

@@ -1,0 +1,407 @@
+"""Pool: an ordered set of live members that answer calls in member order, wherever they live.
+
+call · post · map · port ──► Crew ──► workers ──► Hosts ──► members
+          ▲                   │
+          └── answers ◄───────┘  in member order, the same on every backend
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.engine import budget, wire
+from paceline.engine.backend import Settings
+from paceline.engine.calls import Handle, Outcome, Request
+from paceline.engine.crew import HERE, Crew, Event, Member
+from paceline.engine.host import MAX_MESSAGE
+from paceline.engine.pilot import Pilot
+from paceline.engine.plan import Plan
+from paceline.engine.port import Port, Spec
+from paceline.engine.stream import Stream
+from paceline.engine.trace import Trace
+from paceline.errors import BadInput, Closed, TooLarge
+from paceline.seeds import Key
+
+DEADLINE = 60.0
+"""Seconds that a call may take where the backend can kill, unless the caller says otherwise."""
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """One worker as `Pool.workers` lists it."""
+
+    number: int
+    pid: int
+    backend: str
+    members: tuple[int, ...]
+
+
+class Pool:
+    """An ordered set of live members, built from recipes where they live.
+
+    Args:
+        factories: One recipe per member: a callable without parameters. Lambdas and closures are fine.
+        backend: "inline", "thread", "process", "ray", the name of one that another package adds, or "auto": measure
+            the first calls here, then choose (`plan` says what and why).
+        workers: How many workers share the members; 0 means here, in the caller's process; None: as many as the
+            budget has CPU slots.
+        seed: Root of every member's own random streams.
+        keys: Who the members are (ints, strings, tuples of them); by default their numbers. Streams follow keys.
+        placement: Worker number per member (`HERE`, -1, is the caller's process); by default blocks of equal size.
+        deterministic: Whether members answer the same when asked the same again; one flag, or one per member. The
+            others (an LLM) are never asked again after a crash: they are told what they had answered.
+        deadline: Seconds that one call may take before its worker is killed; None: 60 where the backend can kill.
+        restarts: How often a call that kills its worker is tried before it is a `WorkerLost`.
+        snapshot_every: After so many calls a member that has `snapshot` and `restore` is asked for a snapshot, so
+            that its journal stays short.
+        failed_builds: "raise" what a constructor raised, or "keep": every call of that member gives the error.
+        max_message: Bytes that one argument tuple or answer may have.
+        isolate: Under auto, nobody ever lives in the caller's process.
+        trace: Records where the time goes.
+    """
+
+    def __init__(
+        self,
+        factories: Iterable[Callable[[], Any]],
+        *,
+        backend: str = "inline",
+        workers: int | None = 1,
+        seed: int = 0,
+        keys: Sequence[Key] | None = None,
+        placement: Sequence[int] | None = None,
+        deterministic: bool | Sequence[bool] = True,
+        deadline: float | None = None,
+        restarts: int = 3,
+        snapshot_every: int = 1000,
+        failed_builds: str = "raise",
+        max_message: int = MAX_MESSAGE,
+        isolate: bool = False,
+        trace: Trace | None = None,
+    ) -> None:
+        members = _members(list(factories), keys, deterministic)
+        auto = backend == "auto"
+        measures = auto and not isolate
+        count = _count(workers, auto, len(members))
+        _check_arguments(count, restarts, failed_builds)
+        slice_ = budget.current().slice(max(1, count))
+        self._crew = Crew(
+            members,
+            backend="process" if auto else backend,
+            workers=0 if measures else count,
+            settings=Settings(seed=seed, traced=trace is not None, max_message=max_message, budget=slice_),
+            restarts=restarts,
+            snapshot_every=snapshot_every,
+            shrinks=auto,
+            trace=trace,
+        )
+        if measures:
+            self._crew.pilot = Pilot(self._crew, None if workers in (None, 1) else workers)
+        self._asked = Plan(backend=backend, workers=count, isolate=isolate)
+        self._deadline = deadline
+        self._check_deadline(deadline)
+        self._next = 0
+        self._place(placement, 0 if measures else count)
+        # A pool that is dropped, or still open when the interpreter ends, must not leave workers behind.
+        self._finalizer = weakref.finalize(self, Crew.close, self._crew)
+        try:
+            self._build(failed_builds)
+        except BaseException:
+            self.close()
+            raise
+
+    # -- calls ----------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        method: str,
+        calls: Mapping[int, tuple[Any, ...]] | None = None,
+        *,
+        outcomes: bool = False,
+        record: bool = True,
+        deadline: float | None = None,
+    ) -> dict[int, Any]:
+        """Calls `method` of the members named in `calls` (member → arguments; None: all, without arguments).
+
+        Runs everybody, then raises the lowest member's exception; with `outcomes=True` gives an `Outcome` each
+        instead. `record=False` is a read: never journaled, never replayed, and without effect on random streams.
+
+        Returns:
+            The answers in member order, whatever the order of `calls`.
+        """
+        handle = self.post(method, calls, record=record, deadline=deadline)
+        handle.finish()
+        if self._crew.pilot is not None:
+            self._crew.pilot.end(len(handle), handle.nbytes())
+        return dict(handle.outcomes()) if outcomes else handle.wait()
+
+    def post(
+        self,
+        method: str,
+        calls: Mapping[int, tuple[Any, ...]] | None = None,
+        *,
+        record: bool = True,
+        deadline: float | None = None,
+        apart: bool = False,
+    ) -> Handle:
+        """Like `call`, but does not wait. Calls of one member are run in the order of their posts.
+
+        Args:
+            apart: One message per member instead of one per worker, so that each can be ready by itself.
+        """
+        crew = self._open()
+        if crew.pilot is not None:
+            crew.pilot.begin()
+        limit = self._limit(deadline)
+        packed = {index: self._packed(index, args) for index, args in self._in_order(calls)}
+        handle = Handle(crew.pump, packed)
+        for number, items in self._by_slot(packed, apart):
+            request = Request("call", items, method=method, record=record, handle=handle, deadline=limit)
+            crew.submit(crew.slots[number], request)
+        return handle
+
+    def map(
+        self,
+        function: Callable[[Any], Any],
+        items: Iterable[Any],
+        *,
+        outcomes: bool = False,
+        deadline: float | None = None,
+    ) -> list[Any]:
+        """Runs `function` on every item, on all workers. Returns the results by index.
+
+        Everything is run; then the lowest index's exception is raised, or with `outcomes=True` each result is an
+        `Outcome`. An item whose worker dies is run again. Random streams follow the item's index.
+        """
+        results = dict(self.stream(function, items, deadline=deadline))
+        ordered = [results[index] for index in sorted(results)]
+        if outcomes:
+            return ordered
+        for outcome in ordered:
+            if outcome.error is not None:
+                raise outcome.error
+        return [outcome.answer for outcome in ordered]
+
+    def stream(
+        self, function: Callable[[Any], Any], items: Iterable[Any], *, deadline: float | None = None
+    ) -> Iterator[tuple[int, Outcome]]:
+        """Like `map`, but yields (index, outcome) as items finish."""
+        crew = self._open()
+        number = self._number()
+        stream = Stream(crew, number, iter(enumerate(items)), self._limit(deadline), self._packed)
+        running = [slot for slot in stream.slots if slot.worker is not None]
+        crew.functions[number] = function
+        crew.start(stream.slots)
+        for slot in running:
+            crew.submit(slot, Request("define", {}, method=number))
+        try:
+            yield from stream.run()
+        finally:
+            del crew.functions[number]
+            for slot in crew.slots.values():
+                if slot.worker is not None:
+                    crew.submit(slot, Request("forget", {}, method=number))
+
+    def port(
+        self,
+        method: str,
+        inputs: Spec,
+        outputs: Spec,
+        *,
+        members: Sequence[int] | None = None,
+        rows: Mapping[int, int] | None = None,
+        deadline: float | None = None,
+    ) -> Port:
+        """Binds `method` to arrays: it is called with one view per input and output, this member's rows.
+
+        Args:
+            inputs: Name → (shape of one row, dtype); the caller writes these before `Port.post`.
+            outputs: The same; the members write these.
+            members: Who is bound; by default everybody.
+            rows: How many rows each member has (the views then have that leading dimension); by default one.
+            deadline: Seconds that one run of the method may take.
+        """
+        crew = self._open()
+        chosen = list(range(len(crew.members))) if members is None else sorted(members)
+        number = self._number()
+        port = crew.ports[number] = Port(crew, number, method, inputs, outputs, chosen, rows, self._limit(deadline))
+        for slot in crew.slots.values():
+            if port.lives_on(slot):
+                crew.submit(slot, Request("bind", {}, method=number))
+        return port
+
+    # -- places ---------------------------------------------------------------------------------------
+
+    @property
+    def workers(self) -> list[WorkerInfo]:
+        """The workers that are running, and who lives there."""
+        crew = self._open()
+        return [
+            WorkerInfo(number, slot.worker.pid, slot.worker.backend, self._residents(number))
+            for number, slot in crew.slots.items()
+            if slot.worker is not None and (number != HERE or self._residents(number))
+        ]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan in force, and why."""
+        return self._asked if self._crew.pilot is None else self._crew.pilot.plan
+
+    def reconsider(self) -> None:
+        """Under auto: measure and choose anew. A job calls this between episodes or at a full reset."""
+        pilot = self._open().pilot
+        if pilot is not None:
+            pilot.reconsider()
+
+    @property
+    def events(self) -> list[Event]:
+        """What happened without changing the result: lost workers, rebuilds, moves."""
+        return list(self._crew.events)
+
+    def move(
+        self, placement: Sequence[int] | Mapping[int, int], *, backend: str | None = None, workers: int | None = None
+    ) -> None:
+        """Moves members to other workers, by snapshot where they can give one, else by replay.
+
+        Args:
+            placement: Worker number per member (`HERE`, -1, is the caller's process); a mapping moves only some.
+            backend: Another backend for all workers but the caller's process.
+            workers: Another number of workers.
+        """
+        crew = self._open()
+        target = dict(placement) if isinstance(placement, Mapping) else dict(enumerate(placement))
+        self._drain()
+        crew.move(target, backend=backend, workers=workers)
+
+    def snapshot(self) -> None:
+        """Asks every member that has `snapshot` and `restore` for a snapshot; their journals start from there."""
+        crew = self._open()
+        able = [member.index for member in crew.members if member.snapshots]
+        handle = Handle(crew.pump, able)
+        for number, items in self._by_slot(dict.fromkeys(able), False):
+            crew.submit(crew.slots[number], Request("snapshot", items, handle=handle))
+        handle.finish()
+
+    # -- life -----------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._crew.members)
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends every worker. May be called again; never raises."""
+        self._finalizer()
+
+    # -- small things ---------------------------------------------------------------------------------
+
+    def _open(self) -> Crew:
+        if not self._finalizer.alive:
+            raise Closed("this pool has been closed")
+        return self._crew
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next
+
+    def _place(self, placement: Sequence[int] | None, workers: int) -> None:
+        members = self._crew.members
+        if placement is not None and len(placement) != len(members):
+            raise BadInput(f"placement has {len(placement)} entries for {len(members)} members")
+        for member in members:
+            spread = member.index * workers // len(members) if workers else HERE
+            member.slot = spread if placement is None else placement[member.index]
+            if member.slot not in self._crew.slots:
+                raise BadInput(f"member {member.index} is placed on worker {member.slot}; there are {workers}")
+
+    def _build(self, failed_builds: str) -> None:
+        handle = self._crew.build(self._crew.members)
+        handle.finish()
+        if failed_builds == "raise" and handle.failures():
+            raise handle.first_error()
+
+    def _in_order(self, calls: Mapping[int, tuple[Any, ...]] | None) -> list[tuple[int, tuple[Any, ...]]]:
+        if calls is None:
+            return [(index, ()) for index in range(len(self._crew.members))]
+        for index, args in calls.items():
+            if not isinstance(args, tuple):
+                raise BadInput(f"the arguments of member {index} are a {type(args).__name__}; give a tuple")
+            if not 0 <= index < len(self._crew.members):
+                raise BadInput(f"there is no member {index}; the pool has {len(self._crew.members)}")
+        return sorted(calls.items())
+
+    def _packed(self, index: int, value: Any) -> wire.Packed:
+        packed = wire.settle(wire.pack(value))
+        if wire.size(packed) > self._crew.settings.max_message:
+            raise TooLarge(
+                f"what is sent to {index} has {wire.size(packed) / 1e6:.0f} MB, above the limit of "
+                f"{self._crew.settings.max_message / 1e6:.0f} MB; send less, or raise the pool's max_message"
+            )
+        return packed
+
+    def _by_slot(self, items: dict[int, Any], apart: bool) -> list[tuple[int, dict[int, Any]]]:
+        members = self._crew.members
+        if apart:
+            return [(members[index].slot, {index: item}) for index, item in items.items()]
+        by_slot: dict[int, dict[int, Any]] = {}
+        for index, item in items.items():
+            by_slot.setdefault(members[index].slot, {})[index] = item
+        return list(by_slot.items())
+
+    def _residents(self, number: int) -> tuple[int, ...]:
+        return tuple(member.index for member in self._crew.members if member.slot == number)
+
+    def _drain(self) -> None:
+        while self._crew.busy:
+            self._crew.pump(None)
+
+    def _limit(self, deadline: float | None) -> float | None:
+        self._check_deadline(deadline)
+        return deadline or self._deadline or DEADLINE
+
+    def _check_deadline(self, deadline: float | None) -> None:
+        if deadline is None:
+            return
+        if deadline <= 0:
+            raise BadInput(f"deadline={deadline} makes no sense; give seconds above 0")
+        if self._crew.backend.name in ("inline", "thread"):
+            raise BadInput(
+                f"deadline={deadline} cannot be kept on the {self._crew.backend.name} backend, which cannot end "
+                "a call that hangs; use backend='process'"
+            )
+
+
+def _members(
+    factories: list[Callable[[], Any]], keys: Sequence[Key] | None, deterministic: bool | Sequence[bool]
+) -> list[Member]:
+    for index, factory in enumerate(factories):
+        if not callable(factory):
+            raise BadInput(f"factory {index} is a {type(factory).__name__}; give a callable that builds the member")
+    chosen = list(range(len(factories))) if keys is None else list(keys)
+    if len(chosen) != len(factories) or len({repr(key) for key in chosen}) != len(chosen):
+        raise BadInput(f"{len(factories)} members need as many different keys; got {chosen!r}")
+    flags = [deterministic] * len(factories) if isinstance(deterministic, bool) else list(deterministic)
+    if len(flags) != len(factories):
+        raise BadInput(f"deterministic has {len(flags)} entries for {len(factories)} members")
+    return [Member(i, chosen[i], factory, flags[i]) for i, factory in enumerate(factories)]
+
+
+def _count(workers: int | None, auto: bool, members: int) -> int:
+    if workers is not None and not (auto and workers == 1):
+        return workers
+    return budget.current().workers_for(max(1, members))
+
+
+def _check_arguments(workers: int, restarts: int, failed_builds: str) -> None:
+    if workers < 0:
+        raise BadInput(f"workers={workers} makes no sense; give 0 (here) or more")
+    if restarts < 1:
+        raise BadInput(f"restarts={restarts} makes no sense; a call needs one try at least")
+    if failed_builds not in ("raise", "keep"):
+        raise BadInput(f"failed_builds={failed_builds!r}; give 'raise' or 'keep'")

@@ -1,0 +1,397 @@
+"""A port binds a method to arrays: one row per item, read and written in place by the worker that holds the member.
+
+    main:    inputs[row] = …   post() ──► asked[item]=1, one ring per worker
+    worker:  for each asked item: method(input rows…, output rows…), state[item]=READY
+    main:    wait() ──► outputs[row], in place; nothing has been pickled
+
+`post` rings each worker once however many members it holds. What a method returns beside its rows (an info dict, an
+`Anew`) travels as a message and only if it is not None. Where memory is not shared (Ray) the rows travel in a message;
+the host runs the same method on rows of the same arrays everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from paceline.engine import wire
+from paceline.engine.arrays import Array, SharedArrays, plain_arrays
+from paceline.engine.calls import Request, as_error
+from paceline.engine.host import ERROR, IDLE, NEWS, OK, READY, STALE, Result
+from paceline.engine.journal import PortLog
+from paceline.engine.wait import Patience, publish
+from paceline.errors import BadInput, Closed, SharedRandomness
+
+if TYPE_CHECKING:
+    from paceline.engine.crew import Crew, Slot, Verdict
+
+Spec = Mapping[str, tuple[Sequence[int], Any]]
+"""Name → (shape of one row, dtype)."""
+
+_NEWS = bytes([NEWS])
+_LOOK_AGAIN = 0.1
+
+
+class Port:
+    """A method of some members, bound to arrays. Made by `Pool.port`."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        number: int,
+        method: str,
+        inputs: Spec,
+        outputs: Spec,
+        members: Sequence[int],
+        rows: Mapping[int, int] | None,
+        deadline: float | None,
+    ) -> None:
+        self._crew = crew
+        self._number = number
+        self._method = method
+        self._members = list(members)
+        self._item = {member: item for item, member in enumerate(self._members)}
+        self._places = _places(self._members, rows)
+        self._layout = _layout(inputs, outputs, self._places)
+        self._shared = SharedArrays(self._layout) if hasattr(os, "memfd_create") else None
+        self._arrays = self._shared.arrays if self._shared is not None else plain_arrays(self._layout)
+        self.inputs: dict[str, Array] = {name: self._arrays[name] for name in inputs}
+        self.outputs: dict[str, Array] = {name: self._arrays[name] for name in outputs}
+        self._asked, self._state = self._arrays["asked"], self._arrays["state"]
+        self._everyone = np.ones(len(self._members), np.uint8)
+        self._all_ready = bytes([READY]) * len(self._members)
+        self._waiting = np.zeros(len(self._members), np.bool_)
+        self._heard: dict[int, Result] = {}
+        self._tries = dict.fromkeys(range(len(self._members)), 0)
+        self._alone: set[int] = set()  # slots whose items are rung one by one, to find the one that kills
+        self._patience = Patience()
+        self._ringing: list[Any] = []  # workers that answer by shared memory
+        self._log = PortLog(method, self.inputs, self.outputs, self._places)
+        for item, member in enumerate(self._members):
+            crew.members[member].journal.logs.append((self._log, item))
+        self.rung: dict[int, float] = {}  # slot → when it was rung and has not answered
+        self.deadline = deadline
+        self.extras: dict[int, Any] = {}
+        """What members returned beside their rows at the last `wait`."""
+        self.errors: dict[int, BaseException] = {}
+        """What members raised at the last `wait`."""
+
+    # -- the caller's side ----------------------------------------------------------------------------
+
+    def post(self, members: Iterable[int] | None = None) -> None:
+        """Rings the workers of these members (None: all). Does not wait.
+
+        Raises:
+            BadInput: a member is still waited for, or is not bound to this port.
+        """
+        if self._number not in self._crew.ports:
+            raise Closed("this port, or its pool, has been closed")
+        if self._crew.pilot is not None:
+            self._crew.pilot.begin(through_port=True)
+        everyone = members is None
+        items = None if everyone else self._items(members or ())
+        asked = self._everyone if items is None else self._mask(items)
+        if self._waiting[asked.view(np.bool_)].any():
+            raise BadInput("a member that is posted has not been waited for since its last post")
+        self._log.ring(asked)
+        self._waiting |= asked.view(np.bool_)
+        self._state[asked.view(np.bool_)] = IDLE
+        self._asked |= asked
+        publish()
+        self._ring(asked)
+
+    def wait(self, min_ready: int | None = None, *, timeout: float | None = None, outcomes: bool = False) -> list[int]:
+        """Waits for `min_ready` of the posted members (None: all of them), or for `timeout` seconds.
+
+        Returns the members whose rows are now there, in member order; `extras` holds what they returned beside.
+        The lowest member's exception is raised, or with `outcomes=True` left in `errors`.
+        """
+        self.extras, self.errors = {}, {}
+        waiting = int(np.count_nonzero(self._waiting))
+        goal = waiting if min_ready is None else min(min_ready, waiting)
+        end = None if timeout is None else monotonic() + timeout
+        start = perf_counter()
+        self._help()
+        if not self._spin(goal, goal == waiting):
+            self._sleep(goal, end)
+        self._patience.learn(perf_counter() - start)
+        ready = self._harvest()
+        if self._crew.pilot is not None:
+            self._crew.pilot.end(len(ready))
+        if self.errors and not outcomes:
+            raise self.errors[min(self.errors)]
+        return ready
+
+    def close(self) -> None:
+        """Unbinds the port; its arrays stay as they are."""
+        if self._crew.ports.pop(self._number, None) is None:
+            return
+        for slot in self._crew.slots.values():
+            if slot.worker is not None and self.lives_on(slot):
+                self._crew.submit(slot, Request("unbind", {}, method=self._number))
+        for item, member in enumerate(self._members):
+            journal = self._crew.members[member].journal
+            journal.settle()
+            journal.logs.remove((self._log, item))
+        self.release()
+
+    def release(self) -> None:
+        """Gives the memory's descriptor back."""
+        if self._shared is not None:
+            self._shared.close()
+
+    def _items(self, members: Iterable[int]) -> list[int]:
+        try:
+            return [self._item[member] for member in members]
+        except KeyError as error:
+            raise BadInput(f"member {error.args[0]} is not bound to this port") from None
+
+    def _mask(self, items: list[int]) -> Array:
+        mask = np.zeros(len(self._members), np.uint8)
+        mask[items] = 1
+        return mask
+
+    def _ring(self, asked: Array) -> None:
+        now = monotonic()
+        for slot, items in self._by_slot(asked):
+            self.rung[slot.number] = now
+            worker = slot.worker
+            if worker is not None and hasattr(worker, "ring") and not slot.queue and not slot.inflight:
+                worker.ring()
+                if worker not in self._ringing:
+                    self._ringing.append(worker)
+            else:
+                self._crew.submit(slot, self._request(items))
+
+    def _by_slot(self, asked: Array) -> list[tuple[Slot, list[int]]]:
+        by_slot: dict[int, list[int]] = {}
+        for item, member in enumerate(self._members):
+            if asked[item]:
+                by_slot.setdefault(self._crew.members[member].slot, []).append(item)
+        return [(self._crew.slots[number], items) for number, items in by_slot.items()]
+
+    def _request(self, items: Iterable[int]) -> Request:
+        return Request("ring", dict.fromkeys(items), method=self._number, deadline=self.deadline)
+
+    # -- waiting --------------------------------------------------------------------------------------
+
+    def _help(self) -> None:
+        """Does first what is to be done here; the workers are busy meanwhile."""
+        here = self._crew.slots[-1]
+        while here.busy:
+            self._crew.pump(0.0)
+
+    def _spin(self, goal: int, everyone: bool) -> bool:
+        if not self._ringing:
+            return self._ready() >= goal
+        if everyone and len(self._ringing) == len(self.rung):
+            workers = self._ringing
+            served = self._patience.spin(lambda: all(worker.served for worker in workers))
+            return served and self._ready() >= goal
+        return self._patience.spin(lambda: self._ready() >= goal)
+
+    def _sleep(self, goal: int, end: float | None) -> None:
+        while self._ready() < goal:
+            left = _LOOK_AGAIN if end is None else min(_LOOK_AGAIN, end - monotonic())
+            if left <= 0:
+                return
+            for worker in self._ringing:
+                worker.listen(True)
+            if self._ready() < goal:
+                self._crew.pump(left)
+            for worker in self._ringing:
+                worker.listen(False)
+
+    def _ready(self) -> int:
+        """How many items are done, and what they had to say has been heard."""
+        state = self._state.tobytes()
+        if state == self._all_ready:
+            return len(state)
+        if _NEWS in state:
+            self._hear_all(state)
+            state = self._state.tobytes()
+        return len(state) - state.count(IDLE) - sum(1 for item in range(len(state)) if self._unheard(item, state))
+
+    def _unheard(self, item: int, state: bytes) -> bool:
+        return state[item] == NEWS and item not in self._heard
+
+    def _hear_all(self, state: bytes) -> None:
+        for item in range(len(state)):
+            if self._unheard(item, state):
+                self._crew.hear(self._crew.slots[self._crew.members[self._members[item]].slot])
+
+    def _harvest(self) -> list[int]:
+        state = self._state.tobytes()
+        if state == self._all_ready and self._waiting.all():
+            self._log.served(None)
+            self._forget_rings()
+            self._waiting[:] = False
+            self._state[:] = IDLE
+            return list(self._members)
+        done = [i for i in range(len(state)) if self._waiting[i] and state[i] and not self._unheard(i, state)]
+        self._waiting[done] = False
+        self._state[done] = IDLE
+        self._log.served([item for item in done if item not in self._heard])
+        for item in done:
+            self._tries[item] = 0
+            if item in self._heard:
+                self._take(item, self._heard.pop(item))
+        if not self._waiting.any():
+            self._forget_rings()
+        return [self._members[item] for item in done]
+
+    def _forget_rings(self) -> None:
+        self.rung.clear()
+        self._ringing.clear()
+        for member in self._members:
+            self._crew.shorten(self._crew.members[member])
+
+    def _take(self, item: int, result: Result) -> None:
+        _, kind, payload, _, base = result
+        member = self._members[item]
+        if kind == ERROR:
+            self._log.failed(item)
+            self.errors[member] = as_error(payload)
+            return
+        self._log.served([item])
+        answer = wire.unpack(payload)
+        if answer is not None:
+            self.extras[member] = answer
+        if base is not None:
+            self._crew.members[member].journal.start_anew(base, (self._log, item))
+
+    # -- the crew's side ------------------------------------------------------------------------------
+
+    def hear(self, item: int, result: Result) -> None:
+        """Takes a message about an item in; a stale one is rebuilt and rung again."""
+        member = self._crew.members[self._members[item]]
+        slot = self._crew.slots[member.slot]
+        shared = isinstance(result[2], SharedRandomness) and self._crew.shrinks
+        if result[1] != STALE and not shared:
+            self._heard[item] = result
+            return
+        self._state[item] = IDLE
+        self._asked[item] = 1
+        if shared:
+            self._crew.tainted.append(self._request([item]))
+            return
+        slot.queue.appendleft(self._request([item]))
+        self._crew.isolate(slot, [member])
+
+    def slot_of(self, item: int) -> int:
+        """Where an item's member lives."""
+        return self._crew.members[self._members[item]].slot
+
+    def lives_on(self, slot: Slot) -> bool:
+        """Whether any of the port's members lives there."""
+        return any(self._crew.members[member].slot == slot.number for member in self._members)
+
+    def binding(self, slot: Slot) -> tuple[tuple[Any, ...], int | None]:
+        """The message that binds this port on a worker, and the descriptor that goes with it."""
+        rows = {m: (i, self._places[i]) for m, i in self._item.items() if self._on(slot, m)}
+        if slot.worker.in_process:
+            return ("bind", self._number, self._method, rows, self._arrays), None
+        shared = self._shared if slot.worker.shares_memory else None
+        return ("bind", self._number, self._method, rows, self._layout), shared.fd if shared else None
+
+    def ringing(self, slot: Slot, request: Request) -> tuple[Any, ...]:
+        """The message that asks a worker to serve this port."""
+        if slot.worker.shares_memory:
+            return "ring", self._number
+        return "ship", self._number, self.inputs, self._mask(list(request.items))
+
+    def answered(self, slot: Slot, request: Request, answer: Any) -> None:
+        """A worker that was asked by a message has served."""
+        if answer is None:
+            return
+        outputs, state = answer
+        for item in request.items:
+            place = self._places[item]
+            for name, rows in outputs.items():
+                self._arrays[name][place] = rows[place]
+            self._asked[item] = 0
+            self._state[item] = state[item]
+
+    def lost(self, slot: Slot, victim: Request | None, verdict: Verdict) -> None:
+        """A worker has died: whoever it had in hand is blamed, and given up after too many tries."""
+        self._ringing = [worker for worker in self._ringing if worker.number != slot.number]
+        self._close_answered(slot)
+        pending = [item for item in self._pending(slot) if item not in self._heard]
+        if victim is not None and victim.op == "ring" and victim.method == self._number and len(victim.items) == 1:
+            suspects = list(victim.items)
+        elif slot.backend.name == "process" and (victim is None or victim.op == "ring"):
+            suspects = [item for item in pending if not self._asked[item]]  # begun and not finished
+        else:
+            suspects = []
+        if pending and not suspects:
+            self._alone.add(slot.number)
+        for item in suspects:
+            self._tries[item] += 1
+            if self._tries[item] >= self._crew.restarts:
+                self._give_up(item, verdict(self._members[item], f"{self._method}()"))
+
+    def _close_answered(self, slot: Slot) -> None:
+        """What has been answered and not been fetched yet belongs to the past that is replayed."""
+        for item, member in enumerate(self._members):
+            if self._waiting[item] and self._state[item] and self._on(slot, member):
+                if item in self._heard and self._heard[item][1] == ERROR:
+                    self._log.failed(item)
+                else:
+                    self._log.served([item])
+
+    def rings_again(self, slot: Slot) -> list[Request]:
+        """What a new worker has to be asked again."""
+        pending = self._pending(slot)
+        for item in pending:
+            self._asked[item] = 1
+        if not pending:
+            return []
+        self.rung[slot.number] = monotonic()
+        alone = slot.number in self._alone and not (slot.worker and slot.worker.shares_memory)
+        return [self._request([item]) for item in pending] if alone else [self._request(pending)]
+
+    def _pending(self, slot: Slot) -> list[int]:
+        return [
+            item
+            for item, member in enumerate(self._members)
+            if self._waiting[item] and self._on(slot, member) and not self._state[item]
+        ]
+
+    def _give_up(self, item: int, error: BaseException) -> None:
+        self._log.withdraw(item)
+        self._asked[item] = 0
+        self._heard[item] = (self._members[item], ERROR, error, 0, None)
+        self._state[item] = NEWS
+
+    def _on(self, slot: Slot, member: int) -> bool:
+        return self._crew.members[member].slot == slot.number
+
+
+def _places(members: Sequence[int], rows: Mapping[int, int] | None) -> list[Any]:
+    """Where each item's rows are: a number for one row, a slice if the caller gives numbers of rows."""
+    if rows is None:
+        return list(range(len(members)))
+    places, start = [], 0
+    for member in members:
+        places.append(slice(start, start + rows[member]))
+        start += rows[member]
+    return places
+
+
+def _layout(inputs: Spec, outputs: Spec, places: list[Any]) -> dict[str, tuple[tuple[int, ...], str]]:
+    taken = inputs.keys() & outputs.keys() | (inputs.keys() | outputs.keys()) & {"asked", "state"}
+    if taken:
+        raise BadInput(f"array names must differ, and not be 'asked' or 'state': {sorted(taken)}")
+    last = places[-1] if places else -1
+    rows = last.stop if isinstance(last, slice) else last + 1
+    layout = {
+        name: ((rows, *shape), np.dtype(dtype).str) for name, (shape, dtype) in (*inputs.items(), *outputs.items())
+    }
+    return {**layout, "asked": ((len(places),), "|u1"), "state": ((len(places),), "|u1")}
+
+
+__all__ = ["OK", "Port"]

@@ -1,0 +1,231 @@
+"""A Host in a process of its own: forked by the fork server, called through one socket, killed when it must be.
+
+ProcessWorker ── Channel (requests, replies) ──► worker.py
+              ── Control (bell, progress) ─────►
+              ◄─ pidfd (its end) · Voice (its output) ──
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from paceline.engine import forkserver
+from paceline.engine.arrays import Control
+from paceline.engine.backend import Gone, Reply, Request, Settings
+from paceline.engine.channel import WAKE, Channel
+from paceline.engine.chatter import LISTENER, Voice
+from paceline.engine.wait import fence
+from paceline.errors import PlanNotMet
+
+_FDS_PER_WORKER = 3  # socket, pidfd, output
+_FDS_TO_START = 3  # the worker's own ends, until they are passed on
+_SPARE_FDS = 12
+
+_log = logging.getLogger("paceline")
+_told_of_hashing = False
+
+
+class ProcessWorker:
+    """Main's end of a worker process."""
+
+    backend = "process"
+    in_process = False
+    shares_memory = True
+    can_kill = True
+
+    def __init__(self, number: int, settings: Settings) -> None:
+        self.number = number
+        self.control = Control()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        hear, speak = os.pipe2(os.O_CLOEXEC)
+        self._server = forkserver.server()
+        try:
+            config = _config(number, settings)
+            self.pid, self.pidfd = self._server.fork(config, [theirs.fileno(), self.control.fd, speak])
+        except BaseException:
+            ours.close()
+            os.close(hear)
+            raise
+        finally:
+            theirs.close()
+            os.close(speak)
+            self.control.close_fd()
+        self.channel = Channel(ours)
+        self._words = self.control.words
+        self._voice = Voice(hear, self._tag)
+        LISTENER.add(self._voice)
+        self._ended = False
+
+    def send(self, request: Request, descriptor: int | None = None) -> None:
+        # The words first: a worker that wakes up by the packet must find the bell changed.
+        self._words[Control.MAIL] += 1
+        self._words[Control.BELL] += 1
+        self.channel.send(request, descriptor)
+
+    def ring(self) -> None:
+        """Tells the worker that rows have been asked for."""
+        words = self._words
+        words[Control.BELL] += 1
+        fence()
+        if words[Control.ASLEEP]:
+            self.channel.wake()
+
+    @property
+    def served(self) -> bool:
+        """Whether the worker has done everything that it has been asked."""
+        return self._words[Control.SERVED] == self._words[Control.BELL]
+
+    def listen(self, on: bool) -> None:
+        """Asks the worker to send a packet when it has served."""
+        self._words[Control.LISTENING] = on
+        fence()
+
+    def receive(self) -> Reply | None:
+        try:
+            while True:
+                self.channel.flush()
+                message: Any = self.channel.receive()
+                if message is not WAKE:
+                    break
+            if message is not None or not self._dead():
+                return message  # type: ignore[no-any-return]
+            # It may have spoken between the two looks.
+            message = self.channel.receive()
+            if message is not None and message is not WAKE:
+                return message  # type: ignore[no-any-return]
+        except EOFError:
+            pass
+        raise self._obituary()
+
+    def busy_since(self) -> float | None:
+        return self.control.times[Control.STARTED] or None
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    def say_goodbye(self) -> None:
+        if not self._ended:
+            self.send(("close",))
+
+    def close(self, grace: float) -> None:
+        if self._ended:
+            return
+        self._dead(grace)
+        self.kill()
+        self._dead(5.0)
+        self._bury()
+
+    def _dead(self, timeout: float = 0.0) -> bool:
+        if self._ended:
+            return True
+        poll = select.poll()  # not select(): descriptors above 1023 are ordinary with many workers
+        poll.register(self.pidfd, select.POLLIN)
+        return bool(poll.poll(timeout * 1000))
+
+    def _obituary(self) -> Gone:
+        self.kill()  # the line is cut, so the worker is of no use even if it lives on
+        self._dead(5.0)
+        code, words = self._bury()
+        return Gone(_ending(code), words)
+
+    def _bury(self) -> tuple[int | None, str]:
+        self._ended = True
+        code = self._server.status(self.pid)
+        words = self._voice.last_words()
+        LISTENER.remove(self._voice)
+        self.channel.close()
+        os.close(self.pidfd)
+        return code, words
+
+    def _tag(self) -> str:
+        member = int(self._words[Control.CURRENT]) - 1
+        return f"worker {self.number} pid {self.pid}" + (f" member {member}" if member >= 0 else "")
+
+
+def _ending(code: int | None) -> str:
+    if code is None:
+        return "ended, nobody knows how"
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def _config(number: int, settings: Settings) -> dict[str, Any]:
+    return {
+        "number": number,
+        "seed": settings.seed,
+        "traced": settings.traced,
+        "max_message": settings.max_message,
+        "budget": settings.budget,
+        "sys_path": list(sys.path),
+        "cwd": os.getcwd(),
+        "environ": {**os.environ, **forkserver.ONE_THREAD, "PYTHONHASHSEED": forkserver.hash_seed()},
+        "log_level": logging.getLogger().level,
+    }
+
+
+class ProcessBackend:
+    """Workers in processes."""
+
+    name = "process"
+
+    def start(self, numbers: Sequence[int], settings: Settings) -> list[Any]:
+        if sys.platform != "linux":
+            raise PlanNotMet("the process backend needs Linux (memfd, pidfd); use plan='thread' or plan='ray'")
+        _tell_of_hashing()
+        _check_descriptors(len(numbers))
+        workers: list[ProcessWorker] = []
+        try:
+            for number in numbers:
+                workers.append(ProcessWorker(number, settings))
+        except (OSError, PlanNotMet) as error:
+            for worker in workers:
+                worker.kill()
+                worker.close(0.0)
+            raise PlanNotMet(f"worker {len(workers) + 1} of {len(numbers)} could not be started: {error}") from error
+        return workers
+
+    def wait(self, workers: Sequence[Any], timeout: float | None) -> None:
+        poll = select.poll()
+        for worker in workers:
+            poll.register(worker.channel.fileno(), select.POLLIN | (select.POLLOUT if worker.channel.clogged else 0))
+            poll.register(worker.pidfd, select.POLLIN)
+        poll.poll(None if timeout is None else timeout * 1000)
+
+
+def _check_descriptors(workers: int) -> None:
+    """Better a sentence now than `OSError 24` somewhere in the middle."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    used = len(os.listdir("/proc/self/fd"))
+    needed = used + workers * _FDS_PER_WORKER + _FDS_TO_START + _SPARE_FDS
+    if needed > allowed:
+        possible = max(0, (allowed - used - _FDS_TO_START - _SPARE_FDS) // _FDS_PER_WORKER)
+        raise PlanNotMet(
+            f"{workers} workers need about {needed} open files and {allowed} are allowed: "
+            f"raise the limit (ulimit -n {needed}) or use at most {possible} workers"
+        )
+
+
+def _tell_of_hashing() -> None:
+    global _told_of_hashing
+    if _told_of_hashing or os.environ.get("PYTHONHASHSEED", "random") != "random":
+        return
+    _told_of_hashing = True
+    _log.warning(
+        "PYTHONHASHSEED is not set: workers use 0, this process a random one, so code that depends on the order "
+        "of a set of strings can differ between the two. Start python with PYTHONHASHSEED=0 to rule that out."
+    )
+
+
+BACKEND = ProcessBackend()

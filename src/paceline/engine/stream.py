@@ -1,0 +1,115 @@
+"""One map under way: hands items out to whoever is free, and gives results back as they finish.
+
+    items ──► chunks of about a millisecond ──► two per worker under way ──► (index, outcome), as they come
+
+Which worker runs an item, and in what chunk, changes nothing: an item is stateless, and its random streams follow its
+index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import Any
+
+from paceline.engine import budget, wire
+from paceline.engine.calls import Handle, Outcome, Request
+from paceline.engine.crew import HERE, Crew, Slot
+from paceline.engine.plan import Choice, Measured, Meter, choose
+from paceline.errors import NotSendable, PlanNotMet
+
+_CHUNK_SECONDS = 1e-3
+_CHUNK_MOST = 64
+_AHEAD = 2  # one in hand, one in the post
+_MANY = 16  # how many items are taken to be left when nobody knows
+
+
+class Stream:
+    """A function on its way over the items."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        number: int,
+        items: Iterator[tuple[int, Any]],
+        deadline: float | None,
+        pack: Callable[[int, Any], wire.Packed],
+    ) -> None:
+        self._crew, self._number = crew, number
+        self._items, self._deadline, self._pack = items, deadline, pack
+        self._handles: list[tuple[Slot, Handle, float]] = []
+        self._chunk = 1
+        self._exhausted = False
+        self._meter = Meter() if crew.pilot is not None and len(crew.slots) == 1 else None
+
+    def run(self) -> Iterator[tuple[int, Outcome]]:
+        """Yields (index, outcome) as items finish."""
+        self._hand_out()
+        while self._handles:
+            if self._meter is not None:
+                self._meter.begin()
+            self._crew.pump(None)
+            done = list(self._finished())
+            if self._meter is not None:
+                self._meter.end(len(done))
+            yield from done
+            self._spread_out()
+            self._hand_out()
+
+    @property
+    def slots(self) -> list[Slot]:
+        """Whoever works on it: all workers, or the caller if there are none."""
+        return [slot for slot in self._crew.slots.values() if slot.number != HERE] or [self._crew.slots[HERE]]
+
+    def _hand_out(self) -> None:
+        for slot in self.slots:
+            while not self._exhausted and sum(1 for busy, _, _ in self._handles if busy is slot) < _AHEAD:
+                self._send(slot)
+
+    def _send(self, slot: Slot) -> None:
+        chunk: dict[int, wire.Packed] = {}
+        for index, item in self._items:
+            chunk[index] = self._pack(index, item)
+            if len(chunk) >= self._chunk:
+                break
+        self._exhausted = len(chunk) < self._chunk
+        if chunk:
+            handle = Handle(self._crew.pump, chunk)
+            request = Request("map", chunk, method=self._number, handle=handle, deadline=self._deadline)
+            self._handles.append((slot, handle, perf_counter()))
+            self._crew.submit(slot, request)
+
+    def _finished(self) -> Iterator[tuple[int, Outcome]]:
+        done = [entry for entry in self._handles if entry[1].done]
+        self._handles = [entry for entry in self._handles if not entry[1].done]
+        for _, handle, begun in done:
+            outcomes = handle.outcomes()
+            each = (perf_counter() - begun) / _AHEAD / len(outcomes)
+            self._chunk = min(_CHUNK_MOST, max(1, int(_CHUNK_SECONDS / max(each, 1e-9))))
+            yield from outcomes.items()
+
+    def _spread_out(self) -> None:
+        """Under auto the first items are run here; what they took says where the others go."""
+        if self._meter is None or self._exhausted or not self._meter.enough:
+            return
+        measured = self._meter.measured(sendable=self._sendable(), touches_globals=False)
+        choice = choose(Measured(**{**vars(measured), "members": _MANY}), budget.current())
+        self._meter = None
+        self._crew.note("spread", f"map: {choice.why}")
+        if choice.backend != "inline":
+            self._go_to(choice)
+
+    def _go_to(self, choice: Choice) -> None:
+        try:
+            self._crew.move({}, backend=choice.backend, workers=choice.workers)
+            self._crew.start(self.slots)
+        except PlanNotMet as error:
+            self._crew.note("shrunk", f"{choice.workers} workers could not be had ({error}): staying here")
+            self._crew.move({}, backend=None, workers=0)
+
+    def _sendable(self) -> bool:
+        try:
+            wire.pack(self._crew.functions[self._number])
+        except NotSendable:
+            return False
+        return True

@@ -1,0 +1,106 @@
+"""A Host in a thread of the caller's process: for members that wait, or that release the GIL.
+
+Process-wide random generators cannot be kept apart here, so a member that touches one gets `SharedRandomness`.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from paceline.engine.backend import Reply, Request, Settings
+from paceline.engine.host import Host
+from paceline.engine.isolation import BUILDING, IN_FLIGHT, Refusing
+
+# Every pool that waits for threads looks at the same condition; waking one too many is cheap.
+_something_done = threading.Condition()
+
+
+class ThreadWorker:
+    """A thread that runs requests in their order."""
+
+    backend = "thread"
+    in_process = True
+    shares_memory = True
+    can_kill = False
+
+    def __init__(self, number: int, settings: Settings) -> None:
+        self.number = number
+        self.pid = os.getpid()
+        self._inbox: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._outbox: deque[Reply] = deque()
+        self._host = Host(
+            seed=settings.seed,
+            traced=settings.traced,
+            here=True,
+            isolation=Refusing(),
+            max_message=settings.max_message,
+            mark=self._mark,
+            tell=lambda news: self._outbox.append(("news", news)),
+        )
+        self._thread = threading.Thread(target=self._run, name=f"paceline-worker-{number}", daemon=True)
+        self._thread.start()
+
+    def send(self, request: Request, descriptor: int | None = None) -> None:
+        self._inbox.put(request)
+
+    def receive(self) -> Reply | None:
+        return self._outbox.popleft() if self._outbox else None
+
+    @property
+    def has_reply(self) -> bool:
+        return bool(self._outbox)
+
+    def busy_since(self) -> float | None:
+        return None
+
+    def kill(self) -> None:
+        raise AssertionError("a thread cannot be killed")
+
+    def say_goodbye(self) -> None:
+        self._inbox.put(("close",))
+        self._inbox.put(None)
+
+    def close(self, grace: float) -> None:
+        self._thread.join(grace)  # a thread that does not come back is a daemon: it ends with the process
+
+    def _run(self) -> None:
+        while (request := self._inbox.get()) is not None:
+            if request[0] == "build":
+                with BUILDING:
+                    reply = self._host.handle(request)
+            else:
+                reply = self._host.handle(request)
+            IN_FLIGHT.pop(threading.get_ident(), None)
+            self._outbox.append(("reply", reply))
+            with _something_done:
+                _something_done.notify_all()
+
+    def _mark(self, member: int) -> None:
+        IN_FLIGHT[threading.get_ident()] = member
+
+
+class ThreadBackend:
+    """Workers in threads."""
+
+    name = "thread"
+
+    def start(self, numbers: Sequence[int], settings: Settings) -> list[Any]:
+        return [ThreadWorker(number, settings) for number in numbers]
+
+    def wait(self, workers: Sequence[Any], timeout: float | None) -> None:
+        end = None if timeout is None else time.monotonic() + timeout
+        with _something_done:
+            while not any(worker.has_reply for worker in workers):
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    return
+                _something_done.wait(left)
+
+
+BACKEND = ThreadBackend()

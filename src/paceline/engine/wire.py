@@ -1,0 +1,192 @@
+"""Values to bytes and back: what crosses from the caller to a member, and from a member to the caller.
+
+Every backend passes arguments and answers through here, inline too, so that nobody ever shares an object with
+a member: what is kept beyond the call is a copy.
+
+    value ── pack ──► head                          small values: one pickle
+                  └─► (head, [buffer, …])           large arrays: their memory apart, never through pickle
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from paceline.errors import NotSendable, RemoteError
+
+Packed = bytes | tuple[bytes, list[Any]]
+"""A pickle, or a pickle and the buffers that it refers to."""
+
+_APART = 1 << 14  # smaller buffers are cheaper inside the pickle
+_MAIN = b"__main__"
+_TRACEBACK_LIMIT = 20_000
+
+
+def pack(value: Any) -> Packed:
+    """Pickles `value`; lambdas, closures and classes of `__main__` go by value.
+
+    Raises:
+        NotSendable: names the path to the part that cannot be pickled.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+
+    def keep_apart(buffer: pickle.PickleBuffer) -> bool:
+        if buffer.raw().nbytes < _APART:
+            return True
+        buffers.append(buffer)
+        return False
+
+    head = _dumps(value, keep_apart, buffers)
+    return (head, buffers) if buffers else head
+
+
+def unpack(packed: Packed) -> Any:
+    """Gives the value back; large arrays lie in the buffers that came with it."""
+    if isinstance(packed, bytes):
+        return pickle.loads(packed)
+    head, buffers = packed
+    return pickle.loads(head, buffers=buffers)
+
+
+def settle(packed: Packed) -> Packed:
+    """Copies buffers that still belong to somebody else, so that the packed value may be kept."""
+    if isinstance(packed, bytes):
+        return packed
+    head, buffers = packed
+    return head, [bytearray(buffer) for buffer in buffers]
+
+
+def fresh(packed: Packed) -> Any:
+    """Gives a value of its own, also when the packed one is kept and will be unpacked again."""
+    return unpack(settle(packed))
+
+
+def size(packed: Packed) -> int:
+    """Counts the bytes that travel."""
+    if isinstance(packed, bytes):
+        return len(packed)
+    head, buffers = packed
+    return len(head) + sum(memoryview(buffer).nbytes for buffer in buffers)
+
+
+def _dumps(value: Any, keep_apart: Any, buffers: list[pickle.PickleBuffer]) -> bytes:
+    try:
+        head = pickle.dumps(value, 5, buffer_callback=keep_apart)
+    except Exception:  # anything a reducer may raise; cloudpickle's word is the one that counts
+        head = _MAIN
+    if _MAIN not in head:
+        return head
+    # A class of `__main__` goes by value: no worker has this process's `__main__`.
+    buffers.clear()
+    import cloudpickle
+
+    try:
+        return cloudpickle.dumps(value, 5, buffer_callback=keep_apart)  # type: ignore[no-any-return]
+    except Exception as error:
+        raise NotSendable(f"{_culprit(value, type(value).__name__)}: {error}") from error
+
+
+# -- naming what cannot be sent ------------------------------------------------------------------------
+
+
+def _culprit(value: Any, path: str, depth: int = 0) -> str:
+    if depth < 12:
+        for step, part in _parts(value):
+            if not _sendable(part):
+                return _culprit(part, path + step, depth + 1)
+    return f"{path} (a {type(value).__module__}.{type(value).__qualname__}) cannot be sent to a worker"
+
+
+def _sendable(value: Any) -> bool:
+    import cloudpickle
+
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return False
+    return True
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        yield from ((f"[{key!r}]", item) for key, item in value.items())
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from ((f"[{index}]", item) for index, item in enumerate(value))
+    elif isinstance(value, functools.partial):
+        yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
+    else:
+        yield from _function_parts(value)
+        yield from ((f".{name}", item) for name, item in getattr(value, "__dict__", {}).items())
+
+
+def _function_parts(value: Any) -> Iterator[tuple[str, Any]]:
+    code = getattr(value, "__code__", None)
+    if code is None:
+        return
+    for name, cell in zip(code.co_freevars, getattr(value, "__closure__", None) or (), strict=False):
+        yield f".<closure {name}>", cell.cell_contents
+    scope = getattr(value, "__globals__", {})
+    yield from ((f".<global {name}>", scope[name]) for name in code.co_names if name in scope)
+
+
+# -- exceptions ----------------------------------------------------------------------------------------
+
+
+class RemoteTraceback(Exception):
+    """The cause of an exception that came from a worker: its traceback there, as text."""
+
+    def __str__(self) -> str:
+        return "\n" + str(self.args[0])
+
+
+def pack_error(error: BaseException) -> Packed:
+    """Packs an exception so that it can be raised elsewhere as itself, whatever its constructor takes."""
+    text = "".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:]
+    for form in (_as_pickled, _as_parts, _as_parts_in_words):
+        try:
+            packed = pack((*form(error), text))
+            if type(unpack_error(packed)) is type(error):
+                return packed
+        except Exception:  # whatever its reducer or constructor raises: the next form asks less of it
+            continue
+    name = f"{type(error).__module__}.{type(error).__qualname__}"
+    return pack((_revive, RemoteError, (f"{name}: {_words(error)}",), {}, text))
+
+
+def unpack_error(packed: Packed) -> BaseException:
+    """Gives the exception back, with the remote traceback as its cause."""
+    *form, text = unpack(packed)
+    error: BaseException = form[0] if len(form) == 1 else form[0](*form[1:])
+    error.__cause__ = RemoteTraceback(text)
+    return error
+
+
+def _as_pickled(error: BaseException) -> tuple[Any, ...]:
+    return (error,)
+
+
+def _as_parts(error: BaseException) -> tuple[Any, ...]:
+    return _revive, type(error), error.args, dict(vars(error))
+
+
+def _as_parts_in_words(error: BaseException) -> tuple[Any, ...]:
+    state = {name: value for name, value in vars(error).items() if _sendable(value)}
+    return _revive, type(error), tuple(a if _sendable(a) else _words(a) for a in error.args), state
+
+
+def _revive(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+    # Past __init__, which may ask for other arguments than `args` (the usual reason why unpickling fails).
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(state)
+    return error
+
+
+def _words(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as error:
+        return f"<{type(value).__name__} whose str() raised {type(error).__name__}>"

@@ -1,0 +1,147 @@
+"""The worker process: a Host, the socket that its calls come through, and the loop between them.
+
+    bell changes ──► read the mail: host.handle(request) ──► reply on the socket
+                └──► serve the ports: rows in shared memory, in place
+
+Between two calls the worker spins for as long as the next one is expected soon, and sleeps otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from paceline.engine import budget
+from paceline.engine.arrays import Control, SharedArrays
+from paceline.engine.channel import WAKE, Channel
+from paceline.engine.chatter import RecordsHome, TaggedLines
+from paceline.engine.host import Host
+from paceline.engine.wait import Patience, fence
+
+# A lost wake-up is impossible where `fence` is a full fence; elsewhere it costs at most this long.
+_LOOK_AGAIN_MS = 100
+
+
+def run(config: dict[str, Any], fds: list[int]) -> None:
+    """Works until the main process says close or goes away."""
+    sock, control_fd, chatter_fd = fds
+    control = Control(control_fd)
+    control.close_fd()
+    worker = _Worker(config, Channel(socket.socket(fileno=sock)), control)
+    _settle_in(config, chatter_fd, worker.tag)
+    with contextlib.suppress(EOFError):  # main is gone; its other children will be told by the kernel too
+        worker.loop()
+
+
+def _settle_in(config: dict[str, Any], chatter_fd: int, tag: Any) -> None:
+    """Makes this fork of the server look like a process of the user's main."""
+    os.dup2(chatter_fd, 1)
+    os.dup2(chatter_fd, 2)
+    os.close(chatter_fd)
+    sys.stdout = sys.stderr = TaggedLines(2, tag)
+    faulthandler.enable(file=2, all_threads=True)
+    os.environ.clear()
+    os.environ.update(config["environ"])
+    sys.path[:] = config["sys_path"]
+    with contextlib.suppress(OSError):
+        os.chdir(config["cwd"])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is main's to handle
+    root = logging.getLogger()
+    root.handlers[:] = [RecordsHome(2, tag)]
+    root.setLevel(config["log_level"])
+    budget.assign(config["budget"])
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
+
+
+class _Worker:
+    def __init__(self, config: dict[str, Any], channel: Channel, control: Control) -> None:
+        self._channel = channel
+        self._control = control
+        self._words, self._times = control.words, control.times
+        self._patience = Patience()
+        self._mail_read = 0
+        self._number = config["number"]
+        self._host = Host(seed=config["seed"], traced=config["traced"], mark=self._mark, tell=self._tell)
+        self._closing = False
+
+    def tag(self) -> str:
+        """Who is speaking: worker, pid and the member in hand."""
+        member = int(self._words[Control.CURRENT]) - 1
+        return f"worker {self._number} pid {os.getpid()}" + (f" member {member}" if member >= 0 else "")
+
+    def loop(self) -> None:
+        words = self._words
+        poll = select.poll()
+        poll.register(self._channel.fileno(), select.POLLIN)
+        while not self._closing:
+            bell = words[Control.BELL]
+            if bell == words[Control.SERVED]:
+                self._wait(poll)
+                continue
+            self._read_mail()
+            self._host.serve_ports()
+            self._times[Control.STARTED] = 0.0
+            words[Control.SERVED] = bell
+            fence()
+            if words[Control.LISTENING] and not self._closing:
+                self._channel.wake()
+
+    def _wait(self, poll: Any) -> None:
+        words = self._words
+        served = words[Control.SERVED]
+        start = time.perf_counter()
+        if not self._patience.spin(lambda: bool(words[Control.BELL] != served)):
+            words[Control.ASLEEP] = 1
+            fence()
+            while words[Control.BELL] == served:
+                if poll.poll(_LOOK_AGAIN_MS) and words[Control.BELL] == served:
+                    self._discard_wakes()
+            words[Control.ASLEEP] = 0
+        self._patience.learn(time.perf_counter() - start)
+
+    def _discard_wakes(self) -> None:
+        # Readable without a new bell: a wake that came too late, or the end of main.
+        if self._channel.receive() is not WAKE:
+            os._exit(0)
+
+    def _read_mail(self) -> None:
+        while self._mail_read != self._words[Control.MAIL] and not self._closing:
+            request = self._channel.receive(blocking=True)
+            if request is WAKE:
+                continue
+            self._mail_read += 1
+            self._serve(request)
+
+    def _serve(self, request: tuple[Any, ...]) -> None:
+        if request[0] == "close":
+            self._closing = True
+        if request[0] == "bind":
+            request = self._with_shared_arrays(request)
+        reply = self._host.handle(request)
+        self._words[Control.CURRENT] = 0
+        self._times[Control.STARTED] = 0.0
+        self._channel.send_blocking(("reply", reply))
+
+    def _with_shared_arrays(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A port's arrays arrive as a layout, and as a descriptor that rides on the packet."""
+        op, port, method, rows, layout = request
+        shared = SharedArrays(layout, self._channel.take_descriptor())
+        shared.close()
+        return op, port, method, rows, shared.arrays
+
+    def _mark(self, member: int) -> None:
+        self._words[Control.CURRENT] = member + 1
+        self._times[Control.STARTED] = time.monotonic()
+
+    def _tell(self, news: tuple[Any, ...]) -> None:
+        self._channel.send_blocking(("news", news))

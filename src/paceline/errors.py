@@ -1,0 +1,65 @@
+"""The errors that Paceline itself raises; a member's own exception always comes back as itself.
+
+PacelineError
+├── NotSendable       a recipe, argument or answer cannot travel (found before work starts where possible)
+├── TooLarge          a message is above the pool's limit
+├── WorkerLost        a worker died, and dies again whenever it runs this call
+│   └── CallTimeout   … or does not come back within its deadline, and was killed for it
+├── ReplayDiverged    a rebuilt member did not answer as it had answered before
+├── SharedRandomness  members on threads drew from a process-wide random generator
+├── MemberExit        a member called sys.exit()
+├── RemoteError       stands for a member's exception whose class cannot travel
+├── PlanNotMet        what the plan asks for cannot be had on this machine
+├── BadInput          a target, an option or an argument that makes no sense here
+└── Closed            the pool is closed
+"""
+
+from __future__ import annotations
+
+
+class PacelineError(Exception):
+    """Root of everything that Paceline raises by itself."""
+
+
+class NotSendable(PacelineError, TypeError):
+    """A recipe, an argument or an answer cannot be pickled; the message names the path to the culprit."""
+
+
+class TooLarge(PacelineError):
+    """A message exceeds the pool's `max_message`."""
+
+
+class WorkerLost(PacelineError):
+    """A worker died while it ran this call, at every try; the other members live on."""
+
+
+class CallTimeout(WorkerLost, TimeoutError):
+    """A call overran its deadline at every try; its worker was killed each time."""
+
+
+class ReplayDiverged(PacelineError):
+    """A rebuilt member gave another answer than before: it is not a function of its recipe and its calls."""
+
+
+class SharedRandomness(PacelineError):
+    """Members on threads drew from a process-wide generator, so the draws cannot be told apart."""
+
+
+class MemberExit(PacelineError):
+    """A member called `sys.exit()`; its worker lives on."""
+
+
+class RemoteError(PacelineError):
+    """Stands for an exception whose class cannot travel; holds its name, text and traceback."""
+
+
+class PlanNotMet(PacelineError):
+    """The plan names a backend or a number of workers that cannot be had here."""
+
+
+class BadInput(PacelineError, ValueError):
+    """A user's mistake: says what was wrong, where, and what to do."""
+
+
+class Closed(PacelineError):
+    """The pool has been closed."""

@@ -1,0 +1,191 @@
+"""The command, run as a user runs it: in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import paceline
+
+SOURCE = str(Path(paceline.__file__).parents[1])
+PACELINE = ("-m", "paceline")
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Ours, but with no hash seed, as in a user's shell; the package is found where the tests found it."""
+    path = os.pathsep.join(filter(None, [*more.pop("path", "").split(os.pathsep), SOURCE]))
+    clean = {key: value for key, value in os.environ.items() if key != "PYTHONHASHSEED"}
+    return {**clean, "PYTHONPATH": path, **more}
+
+
+def run(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=env or environment(), timeout=60)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    """The real app with commands that go wrong in every way that a command can."""
+    path = tmp_path / "program.py"
+    path.write_text(
+        """
+import os, signal, sys
+import typer
+from paceline.cli import main
+from paceline.cli.app import app
+from paceline.errors import BadInput, WorkerLost
+
+@app.command()
+def mistake():
+    raise BadInput("no mission 'maze' in missions.py: write one of 'arena', 'corridor'")
+
+@app.command()
+def lost():
+    error = WorkerLost("worker 3 died three times")
+    error.add_note("mission 'arena', episode 4, agent 'red', step 17")
+    raise error
+
+@app.command()
+def parameter():
+    raise typer.BadParameter("3 is not a plan")
+
+@app.command()
+def bug():
+    raise RuntimeError("a bug")
+
+@app.command()
+def wait():
+    print("ready", flush=True)
+    signal.pause()
+
+@app.command()
+def abort():
+    raise typer.Abort
+
+@app.command()
+def leave():
+    raise typer.Exit(7)
+
+@app.command()
+def seed(word: str):
+    print(os.environ.get("PYTHONHASHSEED"), sys.flags.hash_randomization, sys.warnoptions, word)
+    print(sorted(name for name in os.environ if name.startswith("PACELINE")))
+
+main()
+"""
+    )
+    return str(path)
+
+
+def test_version() -> None:
+    answer = run(*PACELINE, "--version")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout == f"paceline {version('paceline')}\n"
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_has_examples(flag: str) -> None:
+    answer = run(*PACELINE, flag)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "Examples:\n    paceline --version\n" in answer.stdout
+
+
+def test_no_arguments_show_the_help() -> None:
+    answer = run(*PACELINE)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout == run(*PACELINE, "--help").stdout
+
+
+@pytest.mark.parametrize("argument", ["fly", "--fly"])
+def test_a_wrong_word_says_what_where_and_what_to_do(argument: str) -> None:
+    answer = run(*PACELINE, argument)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    what, where, remedy = answer.stderr.splitlines()
+    assert what.startswith("error: ")
+    assert argument in what
+    assert (where, remedy) == ("  where: paceline", "  what to do: see paceline --help")
+
+
+def test_a_missing_argument_names_the_command(program: str) -> None:
+    answer = run(program, "seed")
+    assert answer.returncode == 2
+    assert "WORD" in answer.stderr.upper()
+    assert "  where: paceline seed" in answer.stderr.splitlines()
+
+
+def test_a_users_mistake_is_one_plain_line(program: str) -> None:
+    answer = run(program, "mistake")
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == "error: no mission 'maze' in missions.py: write one of 'arena', 'corridor'\n"
+
+
+def test_the_notes_of_an_error_say_where(program: str) -> None:
+    answer = run(program, "lost")
+    assert answer.returncode == 2
+    assert answer.stderr.splitlines() == [
+        "error: worker 3 died three times",
+        "  mission 'arena', episode 4, agent 'red', step 17",
+    ]
+
+
+def test_a_bad_parameter_is_a_users_mistake(program: str) -> None:
+    answer = run(program, "parameter")
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("error: ")
+    assert "3 is not a plan" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_a_bug_keeps_its_traceback(program: str) -> None:
+    answer = run(program, "bug")
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("Traceback")
+    assert answer.stderr.endswith("RuntimeError: a bug\n")
+
+
+def test_commands_choose_their_own_exit_code(program: str) -> None:
+    assert run(program, "leave").returncode == 7
+
+
+def test_an_abort_is_told(program: str) -> None:
+    answer = run(program, "abort")
+    assert (answer.returncode, answer.stderr) == (1, "error: aborted\n")
+
+
+def test_ctrl_c_ends_quietly(program: str) -> None:
+    command = [sys.executable, program, "wait"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=environment(), **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+
+
+def test_the_hash_seed_is_fixed_and_the_command_line_kept(program: str) -> None:
+    answer = run("-W", "ignore", program, "seed", "two words")
+    assert answer.stdout.splitlines() == ["0 0 ['ignore'] two words", "[]"]
+
+
+def test_a_users_hash_seed_is_kept(program: str) -> None:
+    answer = run(program, "seed", "x", env=environment(PYTHONHASHSEED="11"))
+    assert answer.stdout.splitlines()[0] == "11 1 [] x"
+
+
+def test_a_hash_seed_that_will_not_stay_is_tried_once(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os; os.environ.pop('PYTHONHASHSEED', None)")
+    answer = run(*PACELINE, "--version", env=environment(path=str(tmp_path)))
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_no_command_needs_a_heavy_library_to_start() -> None:
+    program = (
+        "import sys, paceline.cli.app; print([m for m in ('torch', 'ray', 'gymnasium') if m in sys.modules])"
+    )
+    assert run("-c", program).stdout == "[]\n"
