@@ -185,7 +185,5 @@ def test_a_hash_seed_that_will_not_stay_is_tried_once(tmp_path: Path) -> None:
 
 
 def test_no_command_needs_a_heavy_library_to_start() -> None:
-    program = (
-        "import sys, paceline.cli.app; print([m for m in ('torch', 'ray', 'gymnasium') if m in sys.modules])"
-    )
+    program = "import sys, paceline.cli.app; print([m for m in ('torch', 'ray', 'gymnasium') if m in sys.modules])"
     assert run("-c", program).stdout == "[]\n"

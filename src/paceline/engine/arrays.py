@@ -6,6 +6,7 @@ memfd ──► mmap ──┬─► SharedArrays   named numpy arrays, each on 
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 from collections.abc import Mapping
@@ -24,9 +25,38 @@ def _places(layout: Layout) -> tuple[dict[str, int], int]:
     starts, total = {}, 0
     for name, (shape, dtype) in layout.items():
         starts[name] = total
-        nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        nbytes = _nbytes(shape, dtype)
         total += nbytes + (-nbytes % _LINE)
     return starts, max(total, _LINE)
+
+
+def _nbytes(shape: tuple[int, ...], dtype: str) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+class _Mapping:
+    """Mapped memory that numpy can lie on. The standard `mmap` would hold a descriptor of its own all the while."""
+
+    def __init__(self, fd: int, nbytes: int) -> None:
+        place = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
+        if place == ctypes.c_void_p(-1).value:
+            raise OSError(ctypes.get_errno(), f"{nbytes} bytes of shared memory could not be mapped")
+        self._place, self._nbytes, self._unmap = place, nbytes, _libc.munmap
+        self.__array_interface__ = {"data": (place, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
+
+    def __del__(self) -> None:
+        if hasattr(self, "_place"):
+            self._unmap(self._place, self._nbytes)
+
+
+def _mapped(fd: int, nbytes: int) -> Array:
+    return np.asarray(_Mapping(fd, nbytes))
 
 
 class SharedArrays:
@@ -39,11 +69,9 @@ class SharedArrays:
             fd = os.memfd_create("paceline-arrays", os.MFD_CLOEXEC)
             os.ftruncate(fd, total)
         self.fd = fd
-        self._memory = mmap.mmap(fd, total)
+        memory = _mapped(fd, total)
         self.arrays: dict[str, Array] = {
-            name: np.frombuffer(
-                self._memory, dtype, count=int(np.prod(shape, dtype=np.int64)), offset=starts[name]
-            ).reshape(shape)
+            name: memory[starts[name] :][: _nbytes(shape, dtype)].view(dtype).reshape(shape)
             for name, (shape, dtype) in layout.items()
         }
 
@@ -77,14 +105,13 @@ class Control:
     BELL, MAIL, LISTENING, ASLEEP, SERVED, STARTED, CURRENT = (8 * line for line in range(7))
 
     def __init__(self, fd: int | None = None) -> None:
-        self._owned = fd is None
         if fd is None:
             fd = os.memfd_create("paceline-control", os.MFD_CLOEXEC)
             os.ftruncate(fd, self.NBYTES)
         self.fd = fd
-        self._memory = mmap.mmap(fd, self.NBYTES)
-        self.words = memoryview(self._memory).cast("Q")
-        self.times = memoryview(self._memory).cast("d")
+        memory = _mapped(fd, self.NBYTES)
+        self.words = memory.data.cast("Q")
+        self.times = memory.data.cast("d")
 
     def close_fd(self) -> None:
         """The mapping stays; a descriptor per worker would count against the limit of open files."""

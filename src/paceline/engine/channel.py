@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import array
 import errno
-import mmap
 import os
 import pickle
 import socket
@@ -18,8 +17,9 @@ import struct
 from collections import deque
 from typing import Any
 
+import numpy as np
+
 _PACKET = 1 << 16
-_MAP = 1 << 18  # smaller contents are copied out: a process may hold only 65,530 mappings
 _ALIGN = 64
 _HEADER = struct.Struct("<BxxxIQ")  # kind, number of buffers, bytes of content
 _PLAIN, _INLINE, _SHARED, _WAKE = range(4)
@@ -79,7 +79,8 @@ class Channel:
             except BlockingIOError:
                 return
             except (BrokenPipeError, ConnectionResetError):
-                pass
+                if fd is not None:
+                    os.close(fd)
             self._outbox.popleft()
 
     def receive(self, *, blocking: bool = False) -> Any:
@@ -181,11 +182,12 @@ def _write_shared(parts: list[Any]) -> int:
 
 
 def _read_shared(fd: int, total: int) -> memoryview:
-    if total >= _MAP:
-        return memoryview(mmap.mmap(fd, total))  # lives as long as the arrays that lie in it
-    content = bytearray(total)
-    os.preadv(fd, [content], 0)
-    return memoryview(content)
+    # Copied out, not mapped: a mapping per answer that somebody keeps would count against the kernel's limit.
+    content = np.empty(total, np.uint8).data
+    done = 0
+    while done < total:
+        done += os.preadv(fd, [content[done:]], done)
+    return content
 
 
 def _transmit(sock: socket.socket, parts: list[Any], fd: int | None, flags: int) -> None:

@@ -38,6 +38,7 @@ HERE = -1
 BUILD_DEADLINE = 300.0
 _WINDOW = 8  # a socket queues ten packets; what is sent beyond would block or be kept in main anyway
 _GRACE = 2.0
+_QUIET = ("moved", "isolated", "spread")
 _ASKED_AGAIN = ("call", "map", "snapshot")  # everything else a new worker is told anyway
 
 Verdict = Callable[..., WorkerLost]
@@ -629,9 +630,9 @@ class Crew:
             worker.close(max(0.0, end - monotonic()))
 
     def note(self, kind: str, text: str) -> None:
-        """Recorded always, logged once per kind."""
+        """Recorded always; told once per kind, aloud if it is a loss."""
         if all(event.kind != kind for event in self.events):
-            _log.warning("%s", text)
+            _log.log(logging.INFO if kind in _QUIET else logging.WARNING, "%s", text)
         self.events.append(Event(kind, text))
 
     def _span(

@@ -70,9 +70,9 @@ class Generators:
     def load(self, states: Mapping[str, object]) -> None:
         """Puts states back; a generator absent from `states` is left alone."""
         known = self.known()
-        if not states.keys() <= known.keys():
-            raise RuntimeError(f"not imported here, so it cannot be loaded: {states.keys() - known.keys()}")
         for name, state in states.items():
+            if name not in known:
+                raise RuntimeError(f"the state of {name} cannot be loaded: it is not imported in this process")
             known[name].load(state)
 
     def fresh(self, seed: int | Sequence[int]) -> dict[str, object]:
@@ -175,35 +175,38 @@ class NumpyRandom:
 
     def save(self) -> tuple[Any, ...]:
         if self.rand._bit_generator is not self.home:
-            return self.rand._bit_generator, pickle.dumps(self.rand.get_state(legacy=False))
-        return (None, *self.memory.read()) if self.fast else self._official(self.rand)
+            return self.rand._bit_generator, pickle.dumps(self.rand.get_state(legacy=False)), None
+        if self.fast:
+            return None, self.memory.whole.raw, self.memory.gauss.raw
+        return self._official(self.rand)
 
     def load(self, state: Any) -> None:
-        guest, *content = state
+        guest, twister, gauss = state
         if self.rand._bit_generator is not (guest or self.home):
             np.random.mtrand.set_bit_generator(guest or self.home)
         if guest:
-            self.rand.set_state(pickle.loads(content[0]))
+            self.rand.set_state(pickle.loads(twister))
         elif self.fast:
-            self.memory.write(*content)
+            self.memory.write(twister, gauss)
         else:
-            *words, position = self.layout.unpack(content[0])
-            self.rand.set_state(("MT19937", words, position, *self.gauss.unpack(content[1])))
+            *words, position = self.layout.unpack(twister)
+            self.rand.set_state(("MT19937", words, position, *self.gauss.unpack(gauss)))
 
     def fresh(self, seed: int | Sequence[int]) -> tuple[Any, ...]:
         return self._official(np.random.RandomState(_branch(seed, self.name).generate_state(8)))
 
     def _official(self, rand: Any) -> tuple[Any, ...]:
         _, words, position, *gauss = rand.get_state()
-        return None, self.layout.pack(*words, position), self.gauss.pack(*gauss)
+        twister = np.asarray(words, np.uint32).tobytes() + struct.pack("=i", position)
+        return None, twister, self.gauss.pack(*gauss)
 
     def _self_test(self) -> bool:
         twin, model = np.random.RandomState(1), np.random.RandomState(2)
         model.standard_normal(701)  # an odd number leaves a cached gaussian
         self.memory, *twins = memories = [RandomStateMemory(rand) for rand in (self.rand, twin, model)]
-        if any((None, *memory.read()) != self._official(memory.rand) for memory in memories):
+        if any((None, m.whole.raw, m.gauss.raw) != self._official(m.rand) for m in memories):
             return False
-        twins[0].write(*twins[1].read())
+        twins[0].write(twins[1].whole.raw, twins[1].gauss.raw)
         return self._official(twin) == self._official(model)
 
 
@@ -216,19 +219,26 @@ class TorchRandom:
         self._torch, self._generator = torch, torch.default_generator
         self._tensor: Any = torch.empty_like(self._generator.get_state())  # what set_state wants to be given
         self._bytes: Any = (c_char * self._tensor.numel()).from_address(self._tensor.data_ptr())
+        self._latest: tuple[Peek, bytes] = (), b""  # what was saved or loaded last, and what it looked like
         self.fast = allow_fast and _proven(self._self_test)
 
     def peek(self) -> Peek:
         return (self.memory.window.raw, self.memory.normals.raw) if self.fast else (self.save(), None)
 
     def save(self) -> bytes:
-        return self._save(self._generator)
+        if not self.fast:
+            return self._save(self._generator)
+        if (peek := self.peek()) != self._latest[0]:  # many members draw from the others only
+            self._latest = peek, self._save(self._generator)
+        return self._latest[1]
 
     def load(self, state: Any) -> None:
         if len(state) != len(self._bytes):
             raise ValueError(f"a state of torch has {len(self._bytes)} bytes here, not {len(state)}")
         self._bytes.raw = state
         self._generator.set_state(self._tensor)
+        if self.fast:
+            self._latest = self.peek(), state
 
     def fresh(self, seed: int | Sequence[int]) -> bytes:
         word = int(_branch(seed, self.name).generate_state(1, np.uint64)[0])
@@ -288,9 +298,6 @@ class RandomStateMemory:
         inward = [i for i in range(len(slots) - 2) if slots[i] - start in range(0, 8 * len(slots), 8)]
         (pointer,) = (i for i in inward if slots[(slots[i] - start) // 8] == state)
         return start + 8 * (pointer + 1)
-
-    def read(self) -> tuple[bytes, bytes]:
-        return self.whole.raw, self.gauss.raw
 
     def write(self, twister: bytes, gauss: bytes) -> None:
         if len(gauss) != len(self.gauss):

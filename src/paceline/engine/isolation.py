@@ -91,13 +91,14 @@ class Swapping:
             return function(*args)
         finally:
             touched = GENERATORS.touched(before)
-            if touched and keep:
+            homeless = any(generator not in states for generator in touched)
+            if touched and keep and not homeless:
                 streams.isolated = True
                 streams.states = GENERATORS.save()
-            elif keep:
+            elif keep and not touched:
                 streams.quiet.add(name)
             GENERATORS.load(outside)
-            if any(generator not in states for generator in touched):
+            if homeless:
                 raise Stale  # torch was imported and drawn from in this very call, before it had a stream
 
 

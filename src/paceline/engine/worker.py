@@ -71,7 +71,13 @@ class _Worker:
         self._patience = Patience()
         self._mail_read = 0
         self._number = config["number"]
-        self._host = Host(seed=config["seed"], traced=config["traced"], mark=self._mark, tell=self._tell)
+        self._host = Host(
+            seed=config["seed"],
+            traced=config["traced"],
+            max_message=config["max_message"],
+            mark=self._mark,
+            tell=self._tell,
+        )
         self._closing = False
 
     def tag(self) -> str:

@@ -1,0 +1,91 @@
+"""Puts every question to one env, and draws the conclusion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.doctor import questions
+from paceline.doctor.target import loaded
+from paceline.testing.envs import Trial, conformance
+from paceline.testing.findings import Finding, Report
+
+DETERMINISM = ("again", "restart", "process", "twin", "order")
+"""The findings that decide whether an env is reproducible on its own."""
+
+
+@dataclass(frozen=True)
+class Diagnosis(Report):
+    """What the doctor found.
+
+    Attributes:
+        steps: How long each trajectory was.
+        seed: What it was reset with.
+    """
+
+    steps: int
+    seed: int
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether the env on its own gave the same trajectory from the same seed, however it was played."""
+        return all(name in self and self[name].verdict == "ok" for name in DETERMINISM)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain data: what `paceline doctor --json` prints."""
+        return {
+            "target": self.subject,
+            "steps": self.steps,
+            "seed": self.seed,
+            "reproducible": self.reproducible,
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
+
+
+def examine(
+    target: str | Callable[[], Any],
+    *,
+    steps: int = 200,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Diagnosis:
+    """Examines an env: is it sendable, deterministic, dear, and which plan would be chosen for it?
+
+    The env is built and played many times, here, in a new process and in pools, with actions sampled from its own
+    action space. The caller's random generators are left as they are.
+
+    Args:
+        target: A Gymnasium id ("CartPole-v1"), "file.py:factory", "package.module:factory", or a factory.
+        steps: How long each trajectory is.
+        seed: Seeds the resets and the actions.
+        progress: Told what is being asked.
+
+    Raises:
+        BadInput: the target cannot be loaded, or builds no env.
+    """
+    with loaded(target) as found:
+        trial = Trial(found.factory, steps, seed, found.recipe)
+        return Diagnosis(found.name, tuple(_findings(trial, progress)), steps, seed)
+
+
+def _findings(trial: Trial, progress: Callable[[str], None]) -> list[Finding]:
+    progress("playing it")
+    findings = conformance(trial)
+    if trial.look.stopped:
+        return findings
+    for what, ask in _QUESTIONS:
+        progress(what)
+        findings.append(ask(trial))
+    return findings
+
+
+_QUESTIONS: list[tuple[str, Callable[[Trial], Finding]]] = [
+    ("playing it beside a twin", questions.twin),
+    ("playing it after another", questions.order),
+    ("playing it in a pool", questions.paceline),
+    ("saving it", questions.snapshot),
+    ("timing a message", questions.cost),
+    ("planning", questions.waiting),
+    ("planning", questions.plan),
+]

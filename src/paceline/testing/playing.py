@@ -1,0 +1,146 @@
+"""An env in play: actions of ours go in, and a digest of everything that comes back goes on record.
+
+    Hands ── action ──► env ── observation, reward, flags ──► Moment, a digest of each
+
+A digest is taken at once, so nothing that an env does to its observations later can change the record. Infos stay
+out of it: they are free to hold wall times.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from paceline.seeds import digest, seed_of
+
+PARTS = ("action", "observation", "reward", "terminated", "truncated")
+Moment = tuple[str, ...]
+"""One digest per part; a reset has only an observation, and the digest of None for the rest."""
+
+_NOTHING = digest(None)
+_MASK = "action_mask"
+
+
+class Player:
+    """One env that is played with sampled actions; from the same seed always with the same ones.
+
+    Args:
+        env: A Gymnasium `Env` or a PettingZoo `ParallelEnv`.
+        seed: Seeds the reset and the actions.
+    """
+
+    def __init__(self, env: Any, seed: int) -> None:
+        self.env = env
+        self._seed = seed
+        self._over = True
+        self._hands = Hands(seed)
+        self._seen: tuple[Any, Any] = None, None
+
+    def play(self, steps: int) -> list[Moment]:
+        """Resets the env with the seed and makes so many steps, through as many episodes as it takes."""
+        return [self.begin(), *self.go_on(steps)]
+
+    def begin(self) -> Moment:
+        """Resets the env with the seed; the actions start anew too."""
+        self._hands = Hands(self._seed)
+        return self._reset(seed=self._seed)
+
+    def go_on(self, steps: int) -> list[Moment]:
+        """Makes so many steps; a reset after the end of an episode counts as one."""
+        return [self._reset() if self._over else self._step() for _ in range(steps)]
+
+    def with_env(self, env: Any) -> Player:
+        """The same player at the same moment, but playing `env`."""
+        other = copy.copy(self)
+        other.env, other._hands = env, copy.deepcopy(self._hands)
+        return other
+
+    def close(self) -> None:
+        """Closes the env, if it can be closed."""
+        close = getattr(self.env, "close", None)
+        if callable(close):
+            close()
+
+    def echo(self, *_: Any) -> Any:
+        """Answers with the last observation, and does nothing: what a message costs without an env."""
+        return self._seen[0]
+
+    def _reset(self, **seed: int) -> Moment:
+        self._seen = self.env.reset(**seed)
+        self._over = is_parallel(self.env) and not self.env.agents
+        return _NOTHING, digest(self._seen[0]), _NOTHING, _NOTHING, _NOTHING
+
+    def _step(self) -> Moment:
+        action = self._hands.action(self.env, *self._seen)
+        taken = digest(action)  # before the env can change it
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._seen = observation, info
+        self._over = not self.env.agents if is_parallel(self.env) else bool(terminated or truncated)
+        return taken, digest(observation), digest(reward), digest(terminated), digest(truncated)
+
+
+class Hands:
+    """Samples actions from copies of an env's own spaces, seeded by us: the env cannot draw from them."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._spaces: dict[Any, Any] = {}
+
+    def action(self, env: Any, observation: Any, info: Any) -> Any:
+        """An action, or one per agent that is to act."""
+        if not is_parallel(env):
+            return self._sample("", env.action_space, observation, info)
+        return {
+            agent: self._sample(agent, env.action_space(agent), _of(observation, agent), _of(info, agent))
+            for agent in env.agents
+        }
+
+    def _sample(self, agent: Any, space: Any, observation: Any, info: Any) -> Any:
+        if agent not in self._spaces:
+            self._spaces[agent] = copy.deepcopy(space)
+            self._spaces[agent].seed(seed_of(self._seed, "actions", str(agent)) % 2**32)
+        mask = _mask(observation, info) if hasattr(space, "n") else None
+        return self._spaces[agent].sample() if mask is None else self._spaces[agent].sample(mask=mask)
+
+
+def make_player(factory: Callable[[], Any], seed: int) -> Player:
+    """Builds an env and a player for it: the recipe of a pool's member."""
+    return Player(factory(), seed)
+
+
+def played(factory: Callable[[], Any], seed: int, steps: int) -> list[Moment]:
+    """Builds an env, plays it, closes it."""
+    player = make_player(factory, seed)
+    try:
+        return player.play(steps)
+    finally:
+        player.close()
+
+
+def is_parallel(env: Any) -> bool:
+    """Whether it is a PettingZoo `ParallelEnv`: its spaces are functions of the agent."""
+    return hasattr(env, "possible_agents") and callable(getattr(env, "action_space", None))
+
+
+def difference(one: list[Moment], other: list[Moment]) -> tuple[int, str] | None:
+    """The first moment at which two records differ, and the part; None if they are the same."""
+    for number, (this, that) in enumerate(zip(one, other, strict=True)):
+        for part, here, there in zip(PARTS, this, that, strict=True):
+            if here != there:
+                return number, part
+    return None
+
+
+def _of(values: Any, agent: Any) -> Any:
+    return values.get(agent) if isinstance(values, Mapping) else None
+
+
+def _mask(observation: Any, info: Any) -> Any:
+    """An env that allows only some actions says so in the observation or in the info, by custom of the field."""
+    for place in (observation, info):
+        if isinstance(place, Mapping) and place.get(_MASK) is not None:
+            return np.asarray(place[_MASK], np.int8)
+    return None

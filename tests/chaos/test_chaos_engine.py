@@ -1,0 +1,471 @@
+"""Real faults, really done: killed, crashed, hung, too large, cut off. What is promised is what must come out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from members import Clock, Fault, Walker, dying
+
+import paceline
+from paceline import Pool
+
+DEATHS = {"sigkill": "SIGKILL", "exit": "exit code 7", "segfault": "SIGSEGV", "abort": "SIGABRT"}
+HANGS = ("spin", "spin_in_c", "sleep")
+
+
+@pytest.mark.parametrize("how", DEATHS)
+def test_a_poison_call_is_given_up_and_the_others_live_on(how: str) -> None:
+    with Pool([partial(Fault, n) for n in range(4)], backend="process", workers=2) as pool:
+        pool.call("add", {n: (10,) for n in range(4)})
+        outcomes = pool.call("do", {0: ("fine",), 1: (how,), 2: ("fine",), 3: ("fine",)}, outcomes=True)
+        assert [outcome.ok for outcome in outcomes.values()] == [True, False, True, True]
+        error = outcomes[1].error
+        assert isinstance(error, paceline.WorkerLost)
+        assert "member 1" in str(error)
+        assert "do()" in str(error)
+        assert DEATHS[how] in str(error)
+        if how == "segfault":
+            assert "string_at" in str(error)  # the stack that faulthandler wrote in dying
+        assert pool.call("add", {n: (1,) for n in range(4)}) == {n: n + 11 for n in range(4)}
+
+
+@pytest.mark.parametrize("how", HANGS)
+def test_a_call_that_hangs_is_ended_at_its_deadline(how: str) -> None:
+    with Pool([partial(Fault, n) for n in range(3)], backend="process", workers=2, restarts=2) as pool:
+        pool.call("add", {n: (10,) for n in range(3)})
+        outcomes = pool.call("do", {0: (how,), 1: ("fine",), 2: ("fine",)}, outcomes=True, deadline=0.4)
+        assert isinstance(outcomes[0].error, paceline.CallTimeout)
+        assert isinstance(outcomes[0].error, TimeoutError)
+        assert "within 0.4 s" in str(outcomes[0].error)
+        assert [outcomes[n].ok for n in (1, 2)] == [True, True]
+        assert pool.call("add", {n: (1,) for n in range(3)}) == {n: n + 11 for n in range(3)}
+
+
+def test_a_deadline_is_per_member_not_per_message() -> None:
+    def nap(_: int) -> int:
+        time.sleep(0.15)
+        return 1
+
+    class Napper:
+        def nap(self) -> int:
+            return nap(0)
+
+    with Pool([Napper] * 6, backend="process", workers=1, restarts=1) as pool:
+        assert sum(pool.call("nap", deadline=0.6).values()) == 6
+
+
+@pytest.mark.parametrize("how", ["sigkill", "exit", "segfault"])
+def test_a_death_that_does_not_come_again_is_not_seen(how: str, tmp_path: Path) -> None:
+    """The same answer as without the fault: the call is made again on a rebuilt member."""
+
+    class Once(Walker):
+        def step(self, move: float) -> tuple[np.ndarray, float]:
+            marker = tmp_path / "died"
+            if move == 3.0 and not marker.exists() and os.getpid() != main:
+                marker.touch()
+                Fault().do(how)
+            return super().step(move)
+
+    main = os.getpid()
+    with (
+        Pool([partial(Once, n) for n in range(3)], backend="process", workers=2) as pool,
+        Pool([partial(Once, n) for n in range(3)]) as plain,
+    ):
+        for turn in range(6):
+            calls = {n: (float(turn),) for n in range(3)}
+            assert paceline.digest(pool.call("step", calls)) == paceline.digest(plain.call("step", calls))
+        assert (tmp_path / "died").exists()
+
+
+def test_a_constructor_that_kills_its_worker() -> None:
+    with pytest.raises(paceline.WorkerLost, match="its constructor"):
+        Pool([Fault, dying, Fault], backend="process", workers=1)
+    with Pool([Fault, dying, Fault], backend="process", workers=1, failed_builds="keep") as pool:
+        outcomes = pool.call("add", {n: (n,) for n in range(3)}, outcomes=True)
+        assert [outcome.ok for outcome in outcomes.values()] == [True, False, True]
+        assert isinstance(outcomes[1].error, paceline.WorkerLost)
+        assert "exit code 9" in str(outcomes[1].error)
+
+
+def test_killed_while_it_is_rebuilt(tmp_path: Path) -> None:
+    """The replay itself is shot at; in the end the member is what it was."""
+
+    class Slow(Walker):
+        def __init__(self, start: int) -> None:
+            super().__init__(start)
+            built = len(list(tmp_path.iterdir()))
+            (tmp_path / f"built-{built}-{os.getpid()}").touch()
+            if built in (1, 2):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    with Pool([partial(Slow, 1)], backend="process", restarts=4) as pool, Pool([partial(Walker, 1)]) as plain:
+        for turn in range(6):
+            if turn == 3:
+                os.kill(pool.workers[0].pid, signal.SIGKILL)
+            calls = {0: (float(turn),)}
+            assert paceline.digest(pool.call("step", calls)) == paceline.digest(plain.call("step", calls))
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_not_a_function_of_its_calls_is_found_every_time() -> None:
+    for _ in range(20):
+        with Pool([Clock], backend="process") as pool:
+            pool.call("step", {0: (1.0,)})
+            os.kill(pool.workers[0].pid, signal.SIGKILL)
+            with pytest.raises(paceline.ReplayDiverged, match="paceline doctor"):
+                pool.call("step", {0: (1.0,)})
+
+
+def test_fifty_megabytes_and_the_limit() -> None:
+    with Pool([Fault], backend="process") as pool:
+        assert pool.call("megabytes", {0: (50,)})[0].nbytes == 50 << 20
+        with pytest.raises(paceline.TooLarge, match="256|268"):
+            pool.call("megabytes", {0: (300,)})
+        assert pool.call("add", {0: (1,)}) == {0: 1}
+
+
+def test_three_hundred_members_on_two_workers() -> None:
+    with Pool([partial(Fault, n) for n in range(300)], backend="process", workers=2) as pool:
+        assert pool.call("add", {n: (1,) for n in range(300)}) == {n: n + 1 for n in range(300)}
+        os.kill(pool.workers[1].pid, signal.SIGKILL)
+        assert pool.call("add", {n: (1,) for n in range(300)}) == {n: n + 2 for n in range(300)}
+
+
+def test_many_workers_start_and_end() -> None:
+    with Pool([partial(Fault, n) for n in range(100)], backend="process", workers=100) as pool:
+        pids = set(pool.call("pid").values())
+        assert len(pids) == 100
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_map_items_that_kill_are_told_from_the_others() -> None:
+    def work(number: int) -> int:
+        if number == 13:
+            os._exit(5)
+        return number
+
+    with Pool([], backend="process", workers=2) as pool:
+        outcomes = pool.map(work, range(40), outcomes=True)
+        assert [n for n, outcome in enumerate(outcomes) if not outcome.ok] == [13]
+        assert "item 13" in str(outcomes[13].error)
+        assert [outcome.answer for n, outcome in enumerate(outcomes) if n != 13] == [n for n in range(40) if n != 13]
+
+
+def test_a_member_may_start_processes_and_they_die_with_it() -> None:
+    class Parent:
+        def spawn(self) -> int:
+            return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid
+
+    with Pool([Parent], backend="process") as pool:
+        child = pool.call("spawn", record=False)[0]
+        assert psutil.pid_exists(child)
+        os.kill(pool.workers[0].pid, signal.SIGKILL)
+        pool.call("spawn", record=False)
+        wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie")
+
+
+def test_create_and_close_leaves_nothing() -> None:
+    with Pool([Fault], backend="process"):
+        pass
+    me = psutil.Process()
+    before = (me.num_fds(), me.num_threads(), len(me.children(recursive=True)))
+    for _ in range(60):
+        with Pool([Fault, Fault], backend="process", workers=2) as pool:
+            pool.call("add", {0: (1,)})
+            pool.port("fault_row", {"order": ((), "i8")}, {"out": ((), "i8")})
+    assert (me.num_fds(), me.num_threads(), len(me.children(recursive=True))) == before
+
+
+def test_close_works_from_any_state() -> None:
+    pool = Pool([Fault, Fault], backend="process", workers=2)
+    pids = [worker.pid for worker in pool.workers]
+    pool.post("do", {0: ("spin",)})
+    os.kill(pids[1], signal.SIGKILL)
+    pool.close()
+    pool.close()
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_memory_does_not_grow() -> None:
+    """Calls of members that can be saved: journals are cut, nothing piles up in either process."""
+
+    class Saved(Fault):
+        def snapshot(self) -> int:
+            return self.value
+
+        def restore(self, value: int) -> None:
+            self.value = value
+
+    with Pool([Saved] * 4, backend="process", workers=2) as pool:
+        processes = [psutil.Process(), *(psutil.Process(worker.pid) for worker in pool.workers)]
+        calls = {n: (1,) for n in range(4)}
+        for _ in range(2500):
+            pool.call("add", calls)
+        before = [process.memory_info().rss for process in processes]
+        for _ in range(7500):
+            pool.call("add", calls)
+        after = [process.memory_info().rss for process in processes]
+        assert max(b - a for a, b in zip(before, after, strict=True)) < 1 << 20
+
+
+def wait_until(condition: object, seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+# -- the main process itself ---------------------------------------------------------------------------
+
+MAIN = """
+import os, sys, time
+sys.path.insert(0, {tests!r})
+from members import Fault
+from paceline import Pool
+if __name__ == "__main__":
+    pool = Pool([Fault] * 3, backend="process", workers=3)
+    pids = [worker.pid for worker in pool.workers]
+    if {state!r} == "idle":
+        pool.call("add", {{0: (1,)}})
+    else:
+        for n in range(3):
+            pool.post("do", {{n: ({state!r},)}}, deadline=3600)
+    print(*pids, flush=True)
+    pool.post("do", {{0: ("sleep",)}}, deadline=3600).wait()
+"""
+
+
+def descendants(process: subprocess.Popen) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def start_main(tmp_path: Path, state: str) -> subprocess.Popen:
+    script = tmp_path / "main.py"
+    script.write_text(MAIN.format(tests=str(Path(__file__).parent.parent), state=state))
+    process = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    assert process.stdout is not None
+    assert len(process.stdout.readline().split()) == 3
+    return process
+
+
+@pytest.mark.parametrize("state", ["idle", "sleep", "spin", "spin_in_c"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_outlives_main(tmp_path: Path, state: str, number: signal.Signals) -> None:
+    shm = set(os.listdir("/dev/shm"))
+    process = start_main(tmp_path, state)
+    family = descendants(process)
+    assert len(family) >= 4
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=10)
+    psutil.wait_procs(family, timeout=1.0)
+    assert [p for p in family if p.is_running() and p.status() != "zombie"] == []
+    assert set(os.listdir("/dev/shm")) - shm == set()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["main.py"]
+    if number == signal.SIGINT:
+        assert errors.count("\n") <= 20
+        assert "KeyboardInterrupt" in errors
+
+
+def test_ctrl_c_leaves_the_pool_usable() -> None:
+    with Pool([Fault, Fault], backend="process", workers=2) as pool:
+        handle = pool.post("add", {0: (1,)})
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        old = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                pool.call("do", {1: ("sleep",)}, deadline=3600)
+        finally:
+            signal.signal(signal.SIGALRM, old)
+        assert handle.wait() == {0: 1}
+        assert pool.call("add", {0: (1,)}) == {0: 2}
+
+
+def run_script(tmp_path: Path, text: str, **options: object) -> subprocess.CompletedProcess:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(text))
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, cwd=tmp_path, **options
+    )
+
+
+def test_few_open_files_allowed(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        import resource
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        from paceline import Pool, PlanNotMet
+        try:
+            Pool([dict] * 40, backend="process", workers=40)
+        except PlanNotMet as error:
+            print(error)
+        with Pool([lambda: [0]] * 40, backend="process", workers=4) as pool:
+            pool.call("append", {n: (n,) for n in range(40)})
+            print(sum(len(str(a)) for a in pool.call("copy").values()) > 0)
+        """,
+    )
+    assert "40 workers need about" in done.stdout
+    assert "64 are allowed" in done.stdout
+    assert done.stdout.endswith("True\n")
+    assert done.returncode == 0
+
+
+def test_auto_shrinks_where_an_explicit_plan_is_an_error(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        import resource, time
+        from paceline import Pool
+        class Slow:
+            total = 0
+            def work(self, n):
+                end = time.perf_counter() + 0.004
+                while time.perf_counter() < end: pass
+                self.total += n
+                return self.total
+        with Pool([Slow] * 4, backend="auto", workers=4) as pool:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
+            for turn in range(12):
+                answers = pool.call("work", {n: (turn,) for n in range(4)})
+            print(answers, pool.plan.backend, [e.kind for e in pool.events])
+            print(pool.plan.why)
+        """,
+    )
+    assert "{0: 66, 1: 66, 2: 66, 3: 66} inline ['shrunk']" in done.stdout
+    assert "open files" in done.stdout
+
+
+def test_script_without_a_main_guard_lambda_and_local_classes(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        from paceline import Pool
+        class Local:
+            def __init__(self, n): self.n = n
+            def twin(self): return Local(self.n + 1)
+        scale = 3
+        pool = Pool([lambda i=i: Local(i * scale) for i in range(3)], backend="process", workers=2)
+        twins = pool.call("twin")
+        print([type(t) is Local for t in twins.values()], [t.n for t in twins.values()])
+        print(pool.map(lambda x: x + scale, [1, 2]))
+        """,
+    )
+    assert done.stdout == "[True, True, True] [1, 4, 7]\n[4, 5]\n"
+    assert done.returncode == 0
+
+
+def test_from_a_notebook_like_main(tmp_path: Path) -> None:
+    code = "from paceline import Pool\nclass C:\n  def m(self): return 5\nprint(Pool([C], backend='process').call('m'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert done.stdout == "{0: 5}\n"
+
+
+def test_an_import_that_fails_names_module_and_worker(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        import sys, types
+        ghost = types.ModuleType("ghost_module")
+        exec("class G: pass", ghost.__dict__)
+        ghost.G.__module__ = "ghost_module"
+        sys.modules["ghost_module"] = ghost
+        from paceline import Pool
+        Pool([ghost.G], backend="process")
+        """,
+    )
+    assert "No module named 'ghost_module'" in done.stderr
+    assert "in member 0 (key 0), its constructor" in done.stderr
+    assert "worker 0 (process, pid" in done.stderr
+
+
+def test_what_workers_print_and_log_reaches_main(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        import logging, os, sys
+        logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+        from paceline import Pool
+        class Talker:
+            def talk(self):
+                print("hello")
+                os.write(2, b"from C\\n")
+                logging.getLogger("my.env").info("logged %d", 5)
+        with Pool([Talker] * 2, backend="process", workers=2) as pool:
+            pool.call("talk", {1: ()})
+            pid = pool.workers[1].pid
+        print("pid", pid)
+        """,
+    )
+    pid = done.stdout.split()[-1]
+    assert f"[worker 1 pid {pid} member 1] hello" in done.stderr
+    assert f"[worker 1 pid {pid}" in done.stderr.split("from C")[0].splitlines()[-1]
+    assert f"INFO my.env [worker 1 pid {pid} member 1] logged 5" in done.stderr
+    assert "hello" not in done.stdout
+
+
+def test_hashing_is_told_once_to_a_library_user(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
+    text = """
+        from paceline import Pool
+        for _ in range(2):
+            with Pool([dict], backend="process") as pool: pool.call("copy")
+        """
+    assert run_script(tmp_path, text, env=environment).stderr.count("PYTHONHASHSEED is not set") == 1
+    assert "PYTHONHASHSEED" not in run_script(tmp_path, text, env={**environment, "PYTHONHASHSEED": "0"}).stderr
+
+
+def test_torch_in_main_then_in_workers() -> None:
+    import torch
+
+    matrix = torch.ones(64, 64)
+
+    class Net:
+        def run(self) -> tuple[float, int]:
+            import torch
+
+            return float((torch.ones(64, 64) @ torch.ones(64, 64)).sum()), torch.get_num_threads()
+
+    assert float((matrix @ matrix).sum()) == 64.0**3
+    for _ in range(10):
+        with Pool([Net] * 5, backend="process", workers=5) as pool:
+            assert set(pool.call("run").values()) == {(64.0**3, 1)}
+
+
+def test_no_tcp_port_is_opened() -> None:
+    with Pool([Fault] * 2, backend="process", workers=2) as pool:
+        pool.call("add", {0: (1,)})
+        me = psutil.Process()
+        family = [me, *me.children(recursive=True)]
+        ours = [p for p in family if "paceline" in " ".join(p.cmdline()) or p.pid in {w.pid for w in pool.workers}]
+        assert [c for p in ours for c in p.net_connections("inet") if c.status == "LISTEN"] == []
+
+
+def test_what_a_worker_inherits_is_its_own() -> None:
+    class Looker:
+        def sockets(self) -> int:
+            return sum(
+                os.readlink(f"/proc/self/fd/{fd}").startswith("socket")
+                for fd in os.listdir("/proc/self/fd")
+                if os.path.lexists(f"/proc/self/fd/{fd}")
+            )
+
+        def environment(self) -> tuple[str, str, bool]:
+            import faulthandler
+
+            return os.environ["OMP_NUM_THREADS"], os.getcwd(), faulthandler.is_enabled()
+
+    with Pool([Looker] * 3, backend="process", workers=3) as pool:
+        assert set(pool.call("sockets").values()) == {1}
+        assert set(pool.call("environment").values()) == {("1", os.getcwd(), True)}

@@ -1,0 +1,314 @@
+"""The contract of Pool, the same on every backend."""
+
+from __future__ import annotations
+
+import gc
+import os
+from functools import partial
+
+import numpy as np
+import pytest
+from members import Fault, GlobalDrawer, LateDrawer, SnapshotWalker, TwoArguments, Walker, raising
+
+import paceline
+from paceline import Pool
+from paceline.engine import HERE
+
+
+def walkers(count: int) -> list:
+    return [partial(Walker, start) for start in range(count)]
+
+
+def test_answers_come_in_member_order(backend: str) -> None:
+    with Pool([partial(Fault, n) for n in range(5)], backend=backend, workers=2) as pool:
+        assert list(pool.call("add", {4: (1,), 0: (2,), 3: (3,)}).items()) == [(0, 2), (3, 6), (4, 5)]
+        assert pool.call("add", {n: (0,) for n in range(5)}) == {0: 2, 1: 1, 2: 2, 3: 6, 4: 5}
+
+
+def test_posts_of_one_member_run_first_in_first_out(backend: str) -> None:
+    with Pool([Fault, Fault], backend=backend, workers=2) as pool:
+        handles = [pool.post("add", {0: (n,), 1: (n,)}) for n in range(30)]
+        sums = [handle.wait()[0] for handle in handles]
+        assert sums == list(np.cumsum(range(30)))
+
+
+def test_ready_counts_members_one_by_one(backend: str) -> None:
+    with Pool([Fault] * 3, backend=backend, workers=2) as pool:
+        handle = pool.post("add", {0: (1,), 1: (2,), 2: (3,)}, apart=True)
+        assert len(handle.ready(2)) >= 2
+        assert handle.ready(3) == [0, 1, 2]
+        assert handle.wait() == {0: 1, 1: 2, 2: 3}
+
+
+def test_everybody_runs_then_the_lowest_exception_is_raised(backend: str) -> None:
+    with Pool([Fault] * 4, backend=backend, workers=2) as pool:
+        calls = {0: ("pid",), 1: ("two_arguments",), 2: ("two_arguments",), 3: ("pid",)}
+        with pytest.raises(TwoArguments, match="broken #42") as caught:
+            pool.call("do", calls)
+        notes = "\n".join(caught.value.__notes__)
+        assert "member 1" in notes
+        assert "do()" in notes
+        assert "also member 2: TwoArguments" in notes
+        assert caught.value.number == 42
+        outcomes = pool.call("do", calls, outcomes=True)
+        assert [outcome.ok for outcome in outcomes.values()] == [True, False, False, True]
+        assert pool.call("add", {1: (5,)}) == {1: 5}
+
+
+def test_an_exception_that_cannot_be_pickled_still_comes_as_itself(backend: str) -> None:
+    with Pool([Fault], backend=backend) as pool, pytest.raises(ValueError, match="holds a lock"):
+        pool.call("do", {0: ("unpicklable_error",)})
+
+
+def test_an_answer_that_cannot_be_sent_is_an_error_everywhere(backend: str) -> None:
+    with Pool([Fault], backend=backend) as pool:
+        with pytest.raises(paceline.NotSendable, match="lock"):
+            pool.call("do", {0: ("unpicklable",)})
+        assert pool.call("add", {0: (1,)}) == {0: 1}
+
+
+def test_an_answer_above_the_limit_is_named(backend: str) -> None:
+    with Pool([Fault], backend=backend, max_message=1 << 20) as pool:
+        with pytest.raises(paceline.TooLarge, match="limit of 1 MB"):
+            pool.call("megabytes", {0: (2,)})
+        with pytest.raises(paceline.TooLarge, match="max_message"):
+            pool.call("add", {0: (np.zeros(1 << 18),)})
+
+
+def test_sys_exit_is_an_error_of_the_member(backend: str) -> None:
+    with Pool([Fault], backend=backend) as pool:
+        with pytest.raises(paceline.MemberExit, match=r"sys\.exit\(3\)"):
+            pool.call("do", {0: ("sys_exit",)})
+        assert pool.call("add", {0: (1,)}) == {0: 1}
+
+
+def test_a_constructor_that_raises(backend: str) -> None:
+    with pytest.raises(TwoArguments, match="constructor #1") as caught:
+        Pool([Fault, raising], backend=backend, workers=2)
+    assert "member 1" in caught.value.__notes__[0]
+    with Pool([Fault, raising], backend=backend, workers=2, failed_builds="keep") as pool:
+        outcomes = pool.call("add", {0: (1,), 1: (1,)}, outcomes=True)
+        assert outcomes[0].answer == 1
+        assert isinstance(outcomes[1].error, TwoArguments)
+
+
+def test_answers_are_copies(backend: str) -> None:
+    with Pool(walkers(1), backend=backend) as pool:
+        first = pool.call("step", {0: (1.0,)})[0][0]
+        kept = first.copy()
+        pool.call("step", {0: (1.0,)})
+        assert np.array_equal(first, kept)
+
+
+def test_arguments_are_copies(backend: str) -> None:
+    class Keeper:
+        def __init__(self) -> None:
+            self.kept: list[np.ndarray] = []
+
+        def keep(self, array: np.ndarray) -> float:
+            array += 1  # its own to change
+            self.kept.append(array)
+            return float(sum(a.sum() for a in self.kept))
+
+    with Pool([Keeper], backend=backend) as pool:
+        for size in (8, 1 << 16):
+            array = np.zeros(size)
+            before = pool.call("keep", {0: (array,)})[0]
+            assert not array.any()
+            array += 100
+            assert pool.call("keep", {0: (np.zeros(0),)})[0] == before
+
+
+def test_large_arrays_both_ways(backend: str) -> None:
+    with Pool([Fault], backend=backend) as pool:
+        answer = pool.call("megabytes", {0: (8,)})[0]
+        assert answer.nbytes == 8 << 20
+        assert answer.flags.writeable
+        assert float(answer.sum()) == 1.5 * answer.size
+
+
+def test_reads_leave_no_trace(backend: str) -> None:
+    if backend == "thread":
+        return_type: type = Walker
+        factories: list = [partial(return_type, 1)]
+    else:
+        factories = [GlobalDrawer]
+    method = "where" if backend == "thread" else "draw"
+    with Pool(factories, backend=backend) as pool:
+        first = pool.call(method, record=False)
+        second = pool.call(method, record=False)
+        assert paceline.digest(first) == paceline.digest(second)
+
+
+def test_map_gives_results_by_index(backend: str) -> None:
+    with Pool([], backend=backend, workers=2) as pool:
+        assert pool.map(lambda n: n * n, range(200)) == [n * n for n in range(200)]
+        assert pool.map(len, []) == []
+        assert dict(pool.stream(str, range(5))).keys() == set(range(5))
+
+
+def test_map_runs_everything_before_it_raises(backend: str) -> None:
+    def odd(number: int) -> int:
+        if number % 2:
+            raise TwoArguments("odd", number)
+        return number
+
+    with Pool([], backend=backend, workers=2) as pool:
+        with pytest.raises(TwoArguments, match=r"odd #1\b"):
+            pool.map(odd, range(10))
+        outcomes = pool.map(odd, range(10), outcomes=True)
+        assert [outcome.ok for outcome in outcomes] == [True, False] * 5
+
+
+def test_empty_pool(backend: str) -> None:
+    with Pool([], backend=backend, workers=2) as pool:
+        assert len(pool) == 0
+        assert pool.call("anything") == {}
+        assert pool.workers == []
+
+
+def test_closed_pool_says_so_and_closes_again(backend: str) -> None:
+    pool = Pool([Fault], backend=backend)
+    pool.close()
+    pool.close()
+    with pytest.raises(paceline.Closed):
+        pool.call("add", {0: (1,)})
+
+
+def test_workers_are_listed(backend: str) -> None:
+    with Pool([Fault] * 4, backend=backend, workers=2) as pool:
+        assert [(w.backend, w.members) for w in pool.workers] == [(backend, (0, 1)), (backend, (2, 3))]
+        pids = pool.call("pid")
+        assert [pids[0], pids[2]] == [worker.pid for worker in pool.workers]
+
+
+def test_one_worker_may_be_here(backend: str) -> None:
+    with Pool(walkers(4), backend=backend, workers=1, placement=[0, HERE, 0, HERE]) as pool:
+        assert {w.number: w.members for w in pool.workers} == {HERE: (1, 3), 0: (0, 2)}
+        mixed = pool.call("step", {n: (1.0,) for n in range(4)})
+    with Pool(walkers(4)) as pool:
+        assert paceline.digest(mixed) == paceline.digest(pool.call("step", {n: (1.0,) for n in range(4)}))
+
+
+@pytest.mark.parametrize("member", [Walker, SnapshotWalker])
+def test_members_move_with_their_state(backend: str, member: type) -> None:
+    factories = [partial(member, start) for start in range(4)]
+
+    def job(pool: Pool, moving: bool) -> list:
+        answers = []
+        for turn in range(12):
+            if moving and turn == 4:
+                pool.move([1, 1, 0, HERE])
+            if moving and turn == 8:
+                pool.move({3: 0, 0: HERE})
+            answers.append(pool.call("step", {n: (turn + n,) for n in range(4)}))
+        return answers
+
+    with Pool(factories) as still, Pool(factories, backend=backend, workers=2) as pool:
+        assert paceline.digest(job(pool, True)) == paceline.digest(job(still, False))
+
+
+def test_pool_moves_to_another_backend(backend: str) -> None:
+    with Pool(walkers(3)) as pool, Pool(walkers(3)) as still:
+        for turn in range(3):
+            if turn == 1:
+                pool.move([0, 1, 1], backend=backend, workers=2)
+            calls = {n: (float(turn),) for n in range(3)}
+            assert paceline.digest(pool.call("step", calls)) == paceline.digest(still.call("step", calls))
+        assert {worker.backend for worker in pool.workers} == {backend}
+
+
+def test_late_drawers_are_isolated_and_replayed(backend: str) -> None:
+    def job(backend: str) -> list:
+        with Pool([partial(LateDrawer, after) for after in (2, 5, 99)], backend=backend, workers=2) as pool:
+            return [pool.call("step", {n: (1.0,) for n in range(3)}) for _ in range(8)]
+
+    if backend == "thread":
+        with pytest.raises(paceline.SharedRandomness, match="in flight on threads"):
+            job(backend)
+    else:
+        assert paceline.digest(job(backend)) == paceline.digest(job("inline"))
+
+
+def test_posts_after_a_late_draw_keep_their_order(backend: str) -> None:
+    if backend == "thread":
+        return
+    with Pool([partial(LateDrawer, 2)], backend=backend) as pool, Pool([partial(LateDrawer, 2)]) as plain:
+        handles = [pool.post("step", {0: (float(n),)}) for n in range(20)]
+        expected = [plain.call("step", {0: (float(n),)})[0] for n in range(20)]
+        assert [handle.wait()[0] for handle in handles] == expected
+
+
+def test_the_callers_own_generators_are_not_touched() -> None:
+    import random
+
+    with Pool([GlobalDrawer, partial(LateDrawer, 1)]) as pool:
+        random.seed(1)
+        np.random.seed(1)
+        expected = [random.random(), random.gauss(0, 1), np.random.rand(), np.random.randn()]
+        random.seed(1)
+        np.random.seed(1)
+        got = [random.random(), random.gauss(0, 1)]
+        for _ in range(5):
+            pool.call("step", {0: (1.0,), 1: (1.0,)})
+        got += [np.random.rand(), np.random.randn()]
+        assert got == expected
+
+
+def test_streams_follow_keys_not_places(backend: str) -> None:
+    if backend == "thread":
+        return
+    with Pool([GlobalDrawer] * 2, backend=backend, workers=2, keys=["a", "b"], seed=3) as pool:
+        a, b = pool.call("draw").values()
+    with Pool([GlobalDrawer] * 2, backend=backend, keys=["b", "a"], seed=3) as pool:
+        swapped = pool.call("draw")
+    assert (swapped[0], swapped[1]) == (b, a)
+    assert a != b
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(paceline.BadInput, match="factory 1 is a int"):
+        Pool([Fault, 3])  # type: ignore[list-item]
+    with pytest.raises(paceline.BadInput, match="no backend is called 'quantum'"):
+        Pool([Fault], backend="quantum")
+    with pytest.raises(paceline.BadInput, match="different keys"):
+        Pool([Fault, Fault], keys=["a", "a"])
+    with pytest.raises(paceline.BadInput, match="placement has 1"):
+        Pool([Fault, Fault], placement=[0])
+    with pytest.raises(paceline.BadInput, match="worker 5"):
+        Pool([Fault], placement=[5])
+    with Pool([Fault]) as pool:
+        with pytest.raises(paceline.BadInput, match="there is no member 7"):
+            pool.call("add", {7: (1,)})
+        with pytest.raises(paceline.BadInput, match="give a tuple"):
+            pool.call("add", {0: 1})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("name", ["inline", "thread"])
+def test_a_deadline_that_cannot_be_kept_is_refused(name: str) -> None:
+    with Pool([Fault], backend=name) as pool, pytest.raises(paceline.BadInput, match="cannot be kept"):
+        pool.call("add", {0: (1,)}, deadline=1.0)
+
+
+def test_a_dropped_pool_ends_its_workers() -> None:
+    pool = Pool([Fault], backend="process")
+    pid = pool.workers[0].pid
+    del pool
+    gc.collect()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_an_unsendable_recipe_is_named_at_the_start() -> None:
+    import threading
+
+    lock = threading.Lock()
+
+    def factory() -> Fault:
+        with lock:
+            return Fault()
+
+    with pytest.raises(paceline.NotSendable, match="closure lock"):
+        Pool([factory], backend="process")
+    with Pool([factory]) as pool:
+        assert pool.call("add", {0: (1,)}) == {0: 1}

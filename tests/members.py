@@ -1,0 +1,196 @@
+"""Members that the engine's tests put into pools. Workers import this module by name."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import signal
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from paceline import Anew
+
+
+class Walker:
+    """A stateful member with a generator of its own: everything it says depends on everything it was asked."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.rng = np.random.default_rng(start)
+        self.position = np.full(4, float(start))
+
+    def step(self, move: float) -> tuple[np.ndarray, float]:
+        self.position += move * self.rng.normal(size=4)
+        return self.position, float(self.position.sum())  # the very array it goes on changing
+
+    def reset(self, seed: int) -> Anew:
+        self.rng = np.random.default_rng(seed)
+        self.position = np.zeros(4)
+        return Anew(self.position.copy())
+
+    def where(self) -> np.ndarray:
+        return self.position
+
+    def step_row(self, move: np.ndarray, place: np.ndarray, total: np.ndarray) -> None:
+        place[...], total[...] = self.step(float(move))
+
+
+class SnapshotWalker(Walker):
+    """The same, able to be saved."""
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"rng": self.rng.bit_generator.state, "position": self.position.copy()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.rng.bit_generator.state = state["rng"]
+        self.position = state["position"]
+
+
+class GlobalDrawer:
+    """Draws from every process-wide generator it can find, from its constructor on."""
+
+    def __init__(self, use_torch: bool = False) -> None:
+        self.use_torch = use_torch
+        self.first = self.draw()
+
+    def draw(self) -> list[float]:
+        values = [random.random(), random.gauss(0, 1), float(np.random.rand()), float(np.random.randn())]
+        if self.use_torch:
+            import torch
+
+            values += [float(torch.rand(())), float(torch.randn(()))]
+        return values
+
+    def step(self, move: float) -> tuple[list[float], list[float]]:
+        return self.first, [move * value for value in self.draw()]
+
+
+class LateDrawer:
+    """Clean for its first calls, then draws from a process-wide generator after all."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+        self.calls = 0
+
+    def step(self, move: float) -> float:
+        self.calls += 1
+        return move if self.calls <= self.after else move + random.random() + float(np.random.randn())
+
+    def step_row(self, move: np.ndarray, total: np.ndarray) -> None:
+        total[...] = self.step(float(move))
+
+
+class Oracle:
+    """Answers differently each time, as a language model does, and says how often it was asked."""
+
+    def __init__(self) -> None:
+        self.history: list[str] = []
+
+    def ask(self, question: str) -> str:
+        answer = f"{question}:{os.urandom(8).hex()}"
+        self.history.append(answer)
+        return answer
+
+    def recall(self, method: str, args: tuple[Any, ...], answer: str) -> None:
+        self.history.append(answer)
+
+    def told(self) -> list[str]:
+        return self.history
+
+
+class Clock:
+    """Not a function of its calls."""
+
+    def step(self, move: float) -> float:
+        return time.perf_counter() + move
+
+
+class TwoArguments(Exception):
+    """An exception that cannot be unpickled the usual way."""
+
+    def __init__(self, what: str, number: int) -> None:
+        super().__init__(f"{what} #{number}")
+        self.number = number
+
+
+class Fault:
+    """Does what it is told, however bad."""
+
+    def __init__(self, value: int = 0) -> None:
+        self.value = value
+
+    def add(self, amount: int) -> int:
+        self.value += amount
+        return self.value
+
+    def do(self, what: str) -> Any:
+        return getattr(self, what)()
+
+    def fine(self) -> str:
+        return "fine"
+
+    def sigkill(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def exit(self) -> None:
+        os._exit(7)
+
+    def segfault(self) -> None:
+        ctypes.string_at(0)
+
+    def abort(self) -> None:
+        os.abort()
+
+    def sys_exit(self) -> None:
+        sys.exit(3)
+
+    def spin(self) -> None:
+        while True:
+            pass
+
+    def spin_in_c(self) -> None:
+        # Holds the GIL for good: nothing inside the process can end this.
+        ctypes.PyDLL(None).sleep(10_000)
+
+    def sleep(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        while True:
+            time.sleep(60)
+
+    def two_arguments(self) -> None:
+        raise TwoArguments("broken", 42)
+
+    def unpicklable_error(self) -> None:
+        raise ValueError("holds a lock", __import__("threading").Lock())
+
+    def unpicklable(self) -> Any:
+        return __import__("threading").Lock()
+
+    def megabytes(self, count: int) -> np.ndarray:
+        return np.full(count << 17, 1.5)
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def fault_row(self, order: np.ndarray, out: np.ndarray) -> None:
+        if int(order) == 1:
+            self.sigkill()
+        if int(order) == 2:
+            raise TwoArguments("row", int(order))
+        if int(order) == 3:
+            self.spin()
+        self.value += 1
+        out[...] = self.value
+
+
+def raising() -> Any:
+    """A factory that fails."""
+    raise TwoArguments("constructor", 1)
+
+
+def dying() -> Any:
+    """A factory that kills its worker."""
+    os._exit(9)
