@@ -26,7 +26,7 @@ HANGS = ("spin", "spin_in_c", "sleep")
 @pytest.mark.parametrize("how", DEATHS)
 def test_a_poison_call_is_given_up_and_the_others_live_on(how: str) -> None:
     with Pool([partial(Fault, n) for n in range(4)], backend="process", workers=2) as pool:
-        pool.call("add", {n: (10,) for n in range(4)})
+        pool.call("add", dict.fromkeys(range(4), (10,)))
         outcomes = pool.call("do", {0: ("fine",), 1: (how,), 2: ("fine",), 3: ("fine",)}, outcomes=True)
         assert [outcome.ok for outcome in outcomes.values()] == [True, False, True, True]
         error = outcomes[1].error
@@ -36,19 +36,19 @@ def test_a_poison_call_is_given_up_and_the_others_live_on(how: str) -> None:
         assert DEATHS[how] in str(error)
         if how == "segfault":
             assert "string_at" in str(error)  # the stack that faulthandler wrote in dying
-        assert pool.call("add", {n: (1,) for n in range(4)}) == {n: n + 11 for n in range(4)}
+        assert pool.call("add", dict.fromkeys(range(4), (1,))) == {n: n + 11 for n in range(4)}
 
 
 @pytest.mark.parametrize("how", HANGS)
 def test_a_call_that_hangs_is_ended_at_its_deadline(how: str) -> None:
     with Pool([partial(Fault, n) for n in range(3)], backend="process", workers=2, restarts=2) as pool:
-        pool.call("add", {n: (10,) for n in range(3)})
+        pool.call("add", dict.fromkeys(range(3), (10,)))
         outcomes = pool.call("do", {0: (how,), 1: ("fine",), 2: ("fine",)}, outcomes=True, deadline=0.4)
         assert isinstance(outcomes[0].error, paceline.CallTimeout)
         assert isinstance(outcomes[0].error, TimeoutError)
         assert "within 0.4 s" in str(outcomes[0].error)
         assert [outcomes[n].ok for n in (1, 2)] == [True, True]
-        assert pool.call("add", {n: (1,) for n in range(3)}) == {n: n + 11 for n in range(3)}
+        assert pool.call("add", dict.fromkeys(range(3), (1,))) == {n: n + 11 for n in range(3)}
 
 
 def test_a_deadline_is_per_member_not_per_message() -> None:
@@ -136,9 +136,9 @@ def test_fifty_megabytes_and_the_limit() -> None:
 
 def test_three_hundred_members_on_two_workers() -> None:
     with Pool([partial(Fault, n) for n in range(300)], backend="process", workers=2) as pool:
-        assert pool.call("add", {n: (1,) for n in range(300)}) == {n: n + 1 for n in range(300)}
+        assert pool.call("add", dict.fromkeys(range(300), (1,))) == {n: n + 1 for n in range(300)}
         os.kill(pool.workers[1].pid, signal.SIGKILL)
-        assert pool.call("add", {n: (1,) for n in range(300)}) == {n: n + 2 for n in range(300)}
+        assert pool.call("add", dict.fromkeys(range(300), (1,))) == {n: n + 2 for n in range(300)}
 
 
 def test_many_workers_start_and_end() -> None:
@@ -208,7 +208,7 @@ def test_memory_does_not_grow() -> None:
 
     with Pool([Saved] * 4, backend="process", workers=2) as pool:
         processes = [psutil.Process(), *(psutil.Process(worker.pid) for worker in pool.workers)]
-        calls = {n: (1,) for n in range(4)}
+        calls = dict.fromkeys(range(4), (1,))
         for _ in range(2500):
             pool.call("add", calls)
         before = [process.memory_info().rss for process in processes]

@@ -22,7 +22,7 @@ def walkers(count: int) -> list:
 def test_answers_come_in_member_order(backend: str) -> None:
     with Pool([partial(Fault, n) for n in range(5)], backend=backend, workers=2) as pool:
         assert list(pool.call("add", {4: (1,), 0: (2,), 3: (3,)}).items()) == [(0, 2), (3, 6), (4, 5)]
-        assert pool.call("add", {n: (0,) for n in range(5)}) == {0: 2, 1: 1, 2: 2, 3: 6, 4: 5}
+        assert pool.call("add", dict.fromkeys(range(5), (0,))) == {0: 2, 1: 1, 2: 2, 3: 6, 4: 5}
 
 
 def test_posts_of_one_member_run_first_in_first_out(backend: str) -> None:
@@ -185,9 +185,9 @@ def test_workers_are_listed(backend: str) -> None:
 def test_one_worker_may_be_here(backend: str) -> None:
     with Pool(walkers(4), backend=backend, workers=1, placement=[0, HERE, 0, HERE]) as pool:
         assert {w.number: w.members for w in pool.workers} == {HERE: (1, 3), 0: (0, 2)}
-        mixed = pool.call("step", {n: (1.0,) for n in range(4)})
+        mixed = pool.call("step", dict.fromkeys(range(4), (1.0,)))
     with Pool(walkers(4)) as pool:
-        assert paceline.digest(mixed) == paceline.digest(pool.call("step", {n: (1.0,) for n in range(4)}))
+        assert paceline.digest(mixed) == paceline.digest(pool.call("step", dict.fromkeys(range(4), (1.0,))))
 
 
 @pytest.mark.parametrize("member", [Walker, SnapshotWalker])
@@ -221,7 +221,7 @@ def test_pool_moves_to_another_backend(backend: str) -> None:
 def test_late_drawers_are_isolated_and_replayed(backend: str) -> None:
     def job(backend: str) -> list:
         with Pool([partial(LateDrawer, after) for after in (2, 5, 99)], backend=backend, workers=2) as pool:
-            return [pool.call("step", {n: (1.0,) for n in range(3)}) for _ in range(8)]
+            return [pool.call("step", dict.fromkeys(range(3), (1.0,))) for _ in range(8)]
 
     if backend == "thread":
         with pytest.raises(paceline.SharedRandomness, match="in flight on threads"):

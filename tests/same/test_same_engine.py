@@ -45,7 +45,7 @@ def job(factories: list, place: dict, *, deadly: bool = False, turns: int = 12, 
         said: list = []
         for turn in range(turns):
             everybody = {n: (float(turn + n),) for n in range(len(pool))}
-            handles = [pool.post("step", everybody), pool.post("step", {n: (0.5,) for n in range(0, len(pool), 2)})]
+            handles = [pool.post("step", everybody), pool.post("step", dict.fromkeys(range(0, len(pool), 2), (0.5,)))]
             if deadly and turn % 4 == 1:
                 kill_somebody(pool, turn)
             said += [handle.wait() for handle in handles]
@@ -103,7 +103,7 @@ class Waiter:
 def test_auto_moves_drawers_from_threads_to_processes() -> None:
     def run(backend: str) -> tuple[str, list[str], set[str]]:
         with Pool([partial(Waiter, 14) for _ in range(6)], backend=backend, workers=None, seed=3) as pool:
-            said = [pool.call("step", {n: (1.0,) for n in range(6)}) for _ in range(20)]
+            said = [pool.call("step", dict.fromkeys(range(6), (1.0,))) for _ in range(20)]
             return paceline.digest(said), [event.kind for event in pool.events], {w.backend for w in pool.workers}
 
     digest, events, places = run("auto")
@@ -155,7 +155,7 @@ def test_a_hundred_random_schedules(seed: int) -> None:
                 first = pool.post("step", {n: (float(turn + n),) for n in range(4)})
                 if rng.random() < 0.5:
                     kill_somebody(pool, rng.randrange(4))
-                second = pool.post("step", {n: (0.5,) for n in range(0, 4, 2)})
+                second = pool.post("step", dict.fromkeys(range(0, 4, 2), (0.5,)))
                 if rng.random() < 0.3:
                     kill_somebody(pool, rng.randrange(4))
                 said += [first.wait(), second.wait()]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.doctor import questions
+from paceline.doctor.costs import measure
 from paceline.doctor.target import loaded
 from paceline.testing.envs import Trial, conformance
 from paceline.testing.findings import Finding, Report
@@ -74,18 +75,17 @@ def _findings(trial: Trial, progress: Callable[[str], None]) -> list[Finding]:
     findings = conformance(trial)
     if trial.look.stopped:
         return findings
-    for what, ask in _QUESTIONS:
+    for what, ask in _PLAYED:
         progress(what)
         findings.append(ask(trial))
-    return findings
+    progress("timing it")
+    costs = trial.run(lambda: measure(trial.factory, trial.seed))
+    return [*findings, questions.cost(trial, costs), questions.waiting(costs), questions.plan(trial, costs)]
 
 
-_QUESTIONS: list[tuple[str, Callable[[Trial], Finding]]] = [
+_PLAYED: list[tuple[str, Callable[[Trial], Finding]]] = [
     ("playing it beside a twin", questions.twin),
     ("playing it after another", questions.order),
     ("playing it in a pool", questions.paceline),
     ("saving it", questions.snapshot),
-    ("timing a message", questions.cost),
-    ("planning", questions.waiting),
-    ("planning", questions.plan),
 ]

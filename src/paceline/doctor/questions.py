@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from paceline.doctor.costs import Costs, duration, message_seconds
 from paceline.engine import Pool, budget, wire
 from paceline.errors import NotSendable, PacelineError
+from paceline.seeds import digest
 from paceline.testing.envs import Trial
 from paceline.testing.findings import Finding
 from paceline.testing.playing import Moment, Player, difference, make_player
-from paceline.testing.same import same_everywhere
 
 PLANNED = 8
 """How many envs the plan is made for."""
 
 _WAITS_BELOW = 0.5
-_MESSAGES = 100
-_CHUNKS = 8
+_PIECES = 8
+_REPLAYED = "Paceline does without: it rebuilds an env from its recipe and replays what it was asked."
 
 
 def twin(trial: Trial) -> Finding:
@@ -61,12 +60,14 @@ def paceline(trial: Trial) -> Finding:
             "paceline", "warning", "Processes cannot run it, because it cannot be sent; inline and threads can."
         )
     try:
-        with_digest = same_everywhere(partial(_in_pool, trial), places=[("process", 2)])
-    except AssertionError as error:
-        return Finding("paceline", "problem", f"In Paceline, {error}.", advice="See the other findings for the cause.")
+        here, there = _in_pool(trial, "inline", 1), _in_pool(trial, "process", 2)
     except Exception as error:
-        return Finding("paceline", "problem", f"In Paceline it raised {type(error).__name__}: {error}.")
-    return Finding("paceline", "ok", _paceline_says(trial), {"digest": with_digest})
+        return Finding("paceline", "problem", f"In a pool it raised {type(error).__name__}: {error}.")
+    for differs in filter(None, map(difference, here, there)):
+        sentence = f"In a pool it gives one thing on inline and another on processes: {differs} differs."
+        advice = "The findings above say why."
+        return Finding("paceline", "problem", sentence, {"first_difference": differs.moment}, advice)
+    return Finding("paceline", "ok", _paceline_says(trial), {"digest": digest(here)})
 
 
 def _paceline_says(trial: Trial) -> str:
@@ -76,28 +77,31 @@ def _paceline_says(trial: Trial) -> str:
     return f"{same}, for there each member draws from streams of its own; threads refuse it."
 
 
-def _in_pool(trial: Trial, backend: str, workers: int) -> list[dict[int, Any]]:
+def _in_pool(trial: Trial, backend: str, workers: int) -> list[list[Moment]]:
     factories = [partial(make_player, trial.factory, trial.seed + number) for number in range(2)]
     patience = None if backend == "inline" else max(60.0, 20 * trial.longest)
     with Pool(factories, backend=backend, workers=workers, seed=trial.seed, deadline=patience) as pool:
-        answers = [pool.call("begin")]
+        moments = [[moment] for moment in pool.call("begin").values()]
         # In pieces, so that the members take turns where they share a process.
-        for size in (len(piece) for piece in np.array_split(range(trial.steps), _CHUNKS) if len(piece)):
-            answers.append(pool.call("go_on", dict.fromkeys(range(len(pool)), (size,))))
-        return answers
+        for piece in filter(len, np.array_split(range(trial.steps), _PIECES)):
+            answers = pool.call("go_on", dict.fromkeys(range(len(pool)), (len(piece),)))
+            moments = [before + after for before, after in zip(moments, answers.values(), strict=True)]
+        return moments
 
 
 def snapshot(trial: Trial) -> Finding:
     """Can it be saved in mid-play by pickling it, and does the copy go on the same?"""
-    advice = "Paceline does without: it rebuilds an env from its recipe and replays what it was asked."
+    if not all(trial.verdicts.values()):
+        sentence = "Whether a pickled copy goes on the same cannot be seen, for it does not give the same twice."
+        return Finding("snapshot", "warning", sentence)
     player = make_player(trial.factory, trial.seed)
     try:
         return Finding("snapshot", "ok", *trial.run(lambda: _saved(player, trial.steps)))
     except (_CannotBeSaved, NotSendable) as error:
-        return Finding("snapshot", "warning", f"It cannot be saved in mid-play: {error}.", advice=advice)
+        return Finding("snapshot", "warning", f"It cannot be saved in mid-play: {error}.", advice=_REPLAYED)
     except Exception as error:
         sentence = f"It can be pickled, but the copy cannot go on: {type(error).__name__}: {error}."
-        return Finding("snapshot", "warning", sentence, advice=advice)
+        return Finding("snapshot", "warning", sentence, advice=_REPLAYED)
     finally:
         player.close()
 
@@ -109,62 +113,35 @@ class _CannotBeSaved(Exception):
 def _saved(player: Player, steps: int) -> tuple[str, dict[str, Any]]:
     player.play(steps // 2)
     packed = wire.settle(wire.pack(player.env))
-    moments = player.go_on(steps)
-    copied = player_copy.go_on(steps) if (player_copy := player.with_env(wire.fresh(packed))) else []
-    differs = difference(moments, copied)
-    if differs is not None:
-        raise _CannotBeSaved(f"the pickled copy goes another way, first in the {differs[1]} of step {differs[0] + 1}")
+    other = player.with_env(wire.fresh(packed))
+    if player.go_on(steps) != other.go_on(steps):
+        raise _CannotBeSaved("it can be pickled, but the copy goes another way")
     return "Pickled in mid-play, the copy goes on the same.", {"bytes": wire.size(packed)}
 
 
-def cost(trial: Trial) -> Finding:
+def cost(trial: Trial, costs: Costs) -> Finding:
     """What do a step, a reset, and a message to a worker take?"""
     look = trial.look
     numbers = {
-        "step_seconds": look.stepping.seconds,
-        "reset_seconds": look.resetting.seconds,
-        "build_seconds": look.building.seconds,
+        "step_seconds": costs.step,
+        "reset_seconds": costs.reset,
+        "build_seconds": costs.build,
         "observation_bytes": wire.size(wire.pack(look.observation)),
     }
     sentence = (
-        f"A step takes {duration(look.stepping.seconds)}, a reset {duration(look.resetting.seconds)}, "
-        f"building it {duration(look.building.seconds)}"
+        f"A step takes {duration(costs.step)}, a reset {duration(costs.reset)}, building it {duration(costs.build)}"
     )
     try:
-        numbers["message_seconds"] = _message_seconds(look.observation, look.action)
+        numbers["message_seconds"] = message_seconds(look.observation, look.action)
     except PacelineError as error:
         return Finding("cost", "warning", f"{sentence}; a message could not be timed: {error}.", numbers)
-    message = duration(numbers["message_seconds"])
-    size = f"{numbers['observation_bytes']} bytes"
-    return Finding(
-        "cost", "ok", f"{sentence}; a message to a worker and back, with {size} of observation, {message}.", numbers
-    )
+    message = f"with {numbers['observation_bytes']} bytes of observation, {duration(numbers['message_seconds'])}"
+    return Finding("cost", "ok", f"{sentence}; a message to a worker and back, {message}.", numbers)
 
 
-class Postman:
-    """A member that does nothing but answer."""
-
-    def __init__(self, letter: Any) -> None:
-        self._letter = letter
-
-    def deliver(self, _: Any) -> Any:
-        """Answers with the letter."""
-        return self._letter
-
-
-def _message_seconds(observation: Any, action: Any) -> float:
-    with Pool([partial(Postman, observation)], backend="process", workers=1) as pool:
-        walls = []
-        for _ in range(_MESSAGES):
-            start = perf_counter()
-            pool.call("deliver", {0: (action,)}, record=False)
-            walls.append(perf_counter() - start)
-    return float(np.median(walls))
-
-
-def waiting(trial: Trial) -> Finding:
+def waiting(costs: Costs) -> Finding:
     """Does a step wait rather than compute?"""
-    share = trial.look.stepping.cpu_share
+    share = costs.cpu_share
     numbers = {"cpu_share": share}
     if share >= _WAITS_BELOW:
         return Finding("waiting", "ok", f"A step computes for {share:.0%} of its time.", numbers)
@@ -172,15 +149,15 @@ def waiting(trial: Trial) -> Finding:
     return Finding("waiting", "ok", f"A step waits for {1 - share:.0%} of its time.", numbers, advice)
 
 
-def plan(trial: Trial) -> Finding:
+def plan(trial: Trial, costs: Costs) -> Finding:
     """Which plan would auto choose for several of them?"""
     from paceline.engine.plan import Measured, choose
 
     look = trial.look
     measured = Measured(
         members=PLANNED,
-        seconds=look.stepping.seconds,
-        cpu_share=look.stepping.cpu_share,
+        seconds=costs.step,
+        cpu_share=costs.cpu_share,
         message_bytes=wire.size(wire.pack((look.observation, look.action))),
         sendable=trial.sendable.verdict == "ok",
         touches_globals=bool(look.watch.touched),
@@ -189,14 +166,6 @@ def plan(trial: Trial) -> Finding:
     place = choice.backend if choice.backend == "inline" else f"{choice.backend} with {choice.workers} workers"
     numbers = {"envs": PLANNED, "backend": choice.backend, "workers": choice.workers, "cpus": budget.current().slots}
     return Finding("plan", "ok", f"For {PLANNED} of them auto would choose {place}: {choice.why}.", numbers)
-
-
-def duration(seconds: float) -> str:
-    """A time as people read it."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-6:.3g} µs"
 
 
 def _close(*players: Player) -> None:

@@ -94,9 +94,11 @@ def try_out(found: Loaded) -> None:
     try:
         env = found.factory()
     except Exception as error:
+        remedy = (
+            "it is called without arguments" if isinstance(error, TypeError) else "make it work in plain Python first"
+        )
         raise BadInput(
-            f"{found.name} does not build an env: {type(error).__name__}: {error} ({_place(error)}); "
-            "it is called without arguments, so give a function that needs none"
+            f"{found.name} does not build an env: {type(error).__name__}: {error}{_place(error)}; {remedy}"
         ) from error
     try:
         check_is_env(env)
@@ -115,20 +117,23 @@ def _gymnasium(name: str) -> Factory:
         raise BadInput(f"{name} is a file: say which factory in it, as {name}:factory{_choice(Path(name))}")
     import gymnasium
 
+    package, _, env_id = name.rpartition(":")
+    if package:
+        _module(package, name)  # it registers its envs when it is imported
     try:
         # The spec and not the id: a worker need not have imported what registered it.
-        spec = gymnasium.spec(name)
-    except (gymnasium.error.Error, ImportError) as error:
-        raise BadInput(f"Gymnasium knows no env {name!r}: {_first_line(error)}{_similar(name)}; {_FORMS}") from None
+        spec = gymnasium.spec(env_id)
+    except gymnasium.error.Error as error:
+        raise BadInput(f"Gymnasium knows no env {env_id!r}{_similar(env_id, error)}; {_FORMS}") from None
     # We look at everything that the passive checker looks at, and its warnings would be printed as well.
     return partial(gymnasium.make, spec, disable_env_checker=True)
 
 
-def _similar(name: str) -> str:
+def _similar(name: str, error: Exception) -> str:
     import gymnasium
 
     close = difflib.get_close_matches(name, gymnasium.registry, n=3)
-    return f" Close to it: {', '.join(close)}" if close else ""
+    return f"; close to it: {', '.join(close)}" if close else f" ({str(error).strip().partition(chr(10))[0]})"
 
 
 # -- files and modules ---------------------------------------------------------------------------------
@@ -154,11 +159,11 @@ def _module(name: str, target: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise BadInput(f"{name} cannot be imported: {error} ({_place(error)}); install what it needs") from error
+            raise BadInput(f"{name} cannot be imported: {error}{_place(error)}; install what it needs") from error
         raise BadInput(f"there is no module {error.name!r}: in {target!r}, {_FORMS}") from None
     except Exception as error:
         raise BadInput(
-            f"{name} cannot be imported: {type(error).__name__}: {error} ({_place(error)}); "
+            f"{name} cannot be imported: {type(error).__name__}: {error}{_place(error)}; "
             "a file of a package is named as package.module:factory"
         ) from error
 
@@ -202,8 +207,4 @@ def _choice(path: Path) -> str:
 
 def _place(error: BaseException) -> str:
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{last.filename}, line {last.lineno}"
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]
+    return "" if last.filename == __file__ else f" ({last.filename}, line {last.lineno})"

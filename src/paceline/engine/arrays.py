@@ -99,10 +99,11 @@ class Control:
         served     worker   the bell that the worker has answered in full
         started    worker   when the call in hand began (monotonic seconds; 0: none)
         current    worker   the member in hand, plus one
+        spoken     worker   counts the packets that the worker has sent
     """
 
     NBYTES = mmap.PAGESIZE
-    BELL, MAIL, LISTENING, ASLEEP, SERVED, STARTED, CURRENT = (8 * line for line in range(7))
+    BELL, MAIL, LISTENING, ASLEEP, SERVED, STARTED, CURRENT, SPOKEN = (8 * line for line in range(8))
 
     def __init__(self, fd: int | None = None) -> None:
         if fd is None:

@@ -85,8 +85,8 @@ class Backend(Protocol):
     def start(self, numbers: Sequence[int], settings: Settings) -> list[Any]:
         """Starts workers, all at once. Raises `PlanNotMet` if that cannot be done, and leaves none behind."""
 
-    def wait(self, workers: Sequence[Any], timeout: float | None) -> None:
-        """Returns when one of the workers may have something to receive, or after `timeout` seconds."""
+    def wait(self, workers: Sequence[Any], timeout: float | None) -> bool:
+        """Returns True when one of the workers may have something to receive, False after `timeout` seconds."""
 
 
 def find(name: str) -> Backend:

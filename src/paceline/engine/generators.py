@@ -59,9 +59,10 @@ class Generators:
         now = self.peek()
         if now == before:
             return ()
-        if len(before) < len(now) and TORCH_IMPORT.state == self._known["torch"].save():
-            before = (*before, *now[len(before) :])
-        return tuple(name for i, name in enumerate(self._known) if now[2 * i : 2 * i + 2] != before[2 * i : 2 * i + 2])
+        if len(before) == 4 < len(now) and TORCH_IMPORT.state == self._known["torch"].save():
+            before = (*before, *now[4:])
+        pairs = [slice(i, i + 2) for i in range(0, len(now), 2)]
+        return tuple(name for name, pair in zip(self._known, pairs, strict=True) if now[pair] != before[pair])
 
     def save(self) -> dict[str, object]:
         """The whole states, cached gaussians too; they can be pickled and compared, and never change."""
@@ -72,7 +73,7 @@ class Generators:
         known = self.known()
         for name, state in states.items():
             if name not in known:
-                raise RuntimeError(f"the state of {name} cannot be loaded: it is not imported in this process")
+                raise RuntimeError(f"the state of {name} cannot be loaded: it is not imported here")
             known[name].load(state)
 
     def fresh(self, seed: int | Sequence[int]) -> dict[str, object]:
@@ -160,7 +161,7 @@ class NumpyRandom:
     """
 
     name = "numpy.random"
-    layout = struct.Struct("=624Ii")  # struct mt19937_state { uint32_t key[624]; int pos; }, in the bit generator
+    layout = struct.Struct("=624Ii")  # mt19937_state { uint32_t key[624]; int pos; }, in the bit generator
     gauss = struct.Struct("=i4xd")  # int has_gauss; double gauss, in the RandomState
 
     def __init__(self, allow_fast: bool) -> None:
@@ -353,16 +354,17 @@ class TorchImport:
             return None
         others = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
         spec: Any = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
-        if hasattr(spec, "loader") and hasattr(spec.loader, "exec_module"):
-            spec.loader.exec_module = self._noting(spec.loader.exec_module)
+        loader: Any = getattr(spec, "loader", None)
+        if hasattr(loader, "exec_module") and not isinstance(loader, type):  # a class would serve others too
+            loader.exec_module = self._noting(loader.exec_module)
         return spec
 
     def _noting(self, run: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
-        def run_and_note(torch: ModuleType) -> None:
-            run(torch)
+        def run_and_note(module: ModuleType) -> None:
+            run(module)
             with suppress(Exception):  # without a note torch counts as touched, which is always safe
+                self.state = bytes(module.default_generator.get_state().tolist())
                 sys.meta_path.remove(self)
-                self.state = bytes(torch.default_generator.get_state().tolist())
 
         return run_and_note
 

@@ -289,7 +289,9 @@ class Host:
     def _on_unbind(self, number: int) -> None:
         self._ports.pop(number, None)
 
-    def _on_ring(self, number: int) -> None:
+    def _on_ring(self, number: int, items: list[int]) -> None:
+        for item in items:
+            self._ports[number].asked[item] = 1
         self._serve(number, self._ports[number])
 
     def _on_ship(self, number: int, rows: dict[str, Any], asked: Any) -> tuple[dict[str, Any], Any]:

@@ -68,8 +68,8 @@ class InlineBackend:
     def start(self, numbers: Sequence[int], settings: Settings) -> list[Any]:
         return [InlineWorker(number, settings) for number in numbers]
 
-    def wait(self, workers: Sequence[Any], timeout: float | None) -> None:
-        return
+    def wait(self, workers: Sequence[Any], timeout: float | None) -> bool:
+        return True
 
 
 BACKEND = InlineBackend()

@@ -68,7 +68,7 @@ class Pilot:
 
     def _move(self, choice: Choice) -> None:
         try:
-            self._crew.relocate(choice.backend, choice.workers)
+            self._crew.moving.relocate(choice.backend, choice.workers)
         except PlanNotMet as error:
             self._crew.note("shrunk", f"{choice.workers} workers could not be had ({error}): staying here")
             self.plan = Plan(backend="inline", workers=1, why=f"{choice.why}; but {error}: staying here")
@@ -85,7 +85,7 @@ class Pilot:
         if there <= here:
             return
         text = f"a call took {there * 1e6:.0f} µs on {self.plan.backend} and {here * 1e6:.0f} µs here: back here"
-        self._crew.relocate("inline", 1)
+        self._crew.moving.relocate("inline", 1)
         self.plan = Plan(backend="inline", workers=1, why=text)
 
     def _budget(self) -> budget.Budget:

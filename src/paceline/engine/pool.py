@@ -15,11 +15,12 @@ from typing import Any
 from paceline.engine import budget, wire
 from paceline.engine.backend import Settings
 from paceline.engine.calls import Handle, Outcome, Request
-from paceline.engine.crew import HERE, Crew, Event, Member
+from paceline.engine.crew import Crew
 from paceline.engine.host import MAX_MESSAGE
 from paceline.engine.pilot import Pilot
 from paceline.engine.plan import Plan
 from paceline.engine.port import Port, Spec
+from paceline.engine.roster import HERE, Event, Member
 from paceline.engine.stream import Stream
 from paceline.engine.trace import Trace
 from paceline.errors import BadInput, Closed, TooLarge
@@ -273,7 +274,7 @@ class Pool:
         crew = self._open()
         target = dict(placement) if isinstance(placement, Mapping) else dict(enumerate(placement))
         self._drain()
-        crew.move(target, backend=backend, workers=workers)
+        crew.moving.move(target, backend=backend, workers=workers)
 
     def snapshot(self) -> None:
         """Asks every member that has `snapshot` and `restore` for a snapshot; their journals start from there."""

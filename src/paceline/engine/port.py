@@ -23,11 +23,13 @@ from paceline.engine.arrays import Array, SharedArrays, plain_arrays
 from paceline.engine.calls import Request, as_error
 from paceline.engine.host import ERROR, IDLE, NEWS, OK, READY, STALE, Result
 from paceline.engine.journal import PortLog
+from paceline.engine.roster import Slot
 from paceline.engine.wait import Patience, publish
 from paceline.errors import BadInput, Closed, SharedRandomness
 
 if TYPE_CHECKING:
-    from paceline.engine.crew import Crew, Slot, Verdict
+    from paceline.engine.crew import Crew
+    from paceline.engine.recovery import Verdict
 
 Spec = Mapping[str, tuple[Sequence[int], Any]]
 """Name → (shape of one row, dtype)."""
@@ -100,8 +102,6 @@ class Port:
         self._log.ring(asked)
         self._waiting |= asked.view(np.bool_)
         self._state[asked.view(np.bool_)] = IDLE
-        self._asked |= asked
-        publish()
         self._ring(asked)
 
     def wait(self, min_ready: int | None = None, *, timeout: float | None = None, outcomes: bool = False) -> list[int]:
@@ -161,6 +161,8 @@ class Port:
             self.rung[slot.number] = now
             worker = slot.worker
             if worker is not None and hasattr(worker, "ring") and not slot.queue and not slot.inflight:
+                self._asked[items] = 1
+                publish()
                 worker.ring()
                 if worker not in self._ringing:
                     self._ringing.append(worker)
@@ -247,6 +249,7 @@ class Port:
     def _forget_rings(self) -> None:
         self.rung.clear()
         self._ringing.clear()
+        self._alone.clear()
         for member in self._members:
             self._crew.shorten(self._crew.members[member])
 
@@ -275,12 +278,11 @@ class Port:
             self._heard[item] = result
             return
         self._state[item] = IDLE
-        self._asked[item] = 1
         if shared:
-            self._crew.tainted.append(self._request([item]))
+            self._crew.aside.tainted.append(self._request([item]))
             return
         slot.queue.appendleft(self._request([item]))
-        self._crew.isolate(slot, [member])
+        self._crew.aside.isolate(slot, [member])
 
     def slot_of(self, item: int) -> int:
         """Where an item's member lives."""
@@ -301,7 +303,8 @@ class Port:
     def ringing(self, slot: Slot, request: Request) -> tuple[Any, ...]:
         """The message that asks a worker to serve this port."""
         if slot.worker.shares_memory:
-            return "ring", self._number
+            # The host marks the rows as asked when it gets there: a worker that still has to bind must not see them.
+            return "ring", self._number, list(request.items)
         return "ship", self._number, self.inputs, self._mask(list(request.items))
 
     def answered(self, slot: Slot, request: Request, answer: Any) -> None:
@@ -316,14 +319,14 @@ class Port:
             self._asked[item] = 0
             self._state[item] = state[item]
 
-    def lost(self, slot: Slot, victim: Request | None, verdict: Verdict) -> None:
+    def lost(self, slot: Slot, dead: Any, victim: Request | None, verdict: Verdict) -> None:
         """A worker has died: whoever it had in hand is blamed, and given up after too many tries."""
         self._ringing = [worker for worker in self._ringing if worker.number != slot.number]
         self._close_answered(slot)
         pending = [item for item in self._pending(slot) if item not in self._heard]
         if victim is not None and victim.op == "ring" and victim.method == self._number and len(victim.items) == 1:
             suspects = list(victim.items)
-        elif slot.backend.name == "process" and (victim is None or victim.op == "ring"):
+        elif dead.shares_memory and victim is None:
             suspects = [item for item in pending if not self._asked[item]]  # begun and not finished
         else:
             suspects = []
@@ -346,12 +349,11 @@ class Port:
     def rings_again(self, slot: Slot) -> list[Request]:
         """What a new worker has to be asked again."""
         pending = self._pending(slot)
-        for item in pending:
-            self._asked[item] = 1
+        self._asked[pending] = 0
         if not pending:
             return []
         self.rung[slot.number] = monotonic()
-        alone = slot.number in self._alone and not (slot.worker and slot.worker.shares_memory)
+        alone = slot.number in self._alone
         return [self._request([item]) for item in pending] if alone else [self._request(pending)]
 
     def _pending(self, slot: Slot) -> list[int]:

@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
 from paceline.engine import forkserver
@@ -23,7 +24,7 @@ from paceline.engine.arrays import Control
 from paceline.engine.backend import Gone, Reply, Request, Settings
 from paceline.engine.channel import WAKE, Channel
 from paceline.engine.chatter import LISTENER, Voice
-from paceline.engine.wait import fence
+from paceline.engine.wait import Patience, fence
 from paceline.errors import PlanNotMet
 
 _FDS_PER_WORKER = 3  # socket, pidfd, output
@@ -61,6 +62,11 @@ class ProcessWorker:
             self.control.close_fd()
         self.channel = Channel(ours)
         self._words = self.control.words
+        self._heard = 0
+        self.patience = Patience()
+        self.poll = select.poll()
+        self.poll.register(ours.fileno(), select.POLLIN)
+        self.poll.register(self.pidfd, select.POLLIN)
         self._voice = Voice(hear, self._tag)
         LISTENER.add(self._voice)
         self._ended = False
@@ -84,6 +90,11 @@ class ProcessWorker:
         """Whether the worker has done everything that it has been asked."""
         return self._words[Control.SERVED] == self._words[Control.BELL]
 
+    @property
+    def has_spoken(self) -> bool:
+        """Whether a reply, or news, is there to be received."""
+        return self._words[Control.SPOKEN] != self._heard
+
     def listen(self, on: bool) -> None:
         """Asks the worker to send a packet when it has served."""
         self._words[Control.LISTENING] = on
@@ -91,20 +102,23 @@ class ProcessWorker:
 
     def receive(self) -> Reply | None:
         try:
-            while True:
+            if self.channel.clogged:
                 self.channel.flush()
-                message: Any = self.channel.receive()
-                if message is not WAKE:
-                    break
-            if message is not None or not self._dead():
-                return message  # type: ignore[no-any-return]
-            # It may have spoken between the two looks.
-            message = self.channel.receive()
-            if message is not None and message is not WAKE:
-                return message  # type: ignore[no-any-return]
+            # Twice, because it may speak between our listening and our looking whether it lives.
+            for _ in range(2):
+                message = self._next_message()
+                if message is not None or not self._dead():
+                    return message
         except EOFError:
             pass
         raise self._obituary()
+
+    def _next_message(self) -> Reply | None:
+        while (message := self.channel.receive()) is WAKE:
+            continue
+        self._heard += message is not None
+        reply: Reply | None = message
+        return reply
 
     def busy_since(self) -> float | None:
         return self.control.times[Control.STARTED] or None
@@ -196,12 +210,25 @@ class ProcessBackend:
             raise PlanNotMet(f"worker {len(workers) + 1} of {len(numbers)} could not be started: {error}") from error
         return workers
 
-    def wait(self, workers: Sequence[Any], timeout: float | None) -> None:
+    def wait(self, workers: Sequence[Any], timeout: float | None) -> bool:
+        start = perf_counter()
+        patience = workers[0].patience
+        spun = patience.spin(lambda: any(worker.has_spoken for worker in workers))
+        ready = spun or self._sleep(workers, timeout)
+        patience.learn(perf_counter() - start)
+        return ready
+
+    def _sleep(self, workers: Sequence[Any], timeout: float | None) -> bool:
+        alone = len(workers) == 1 and not workers[0].channel.clogged
+        poll = workers[0].poll if alone else self._poll_of(workers)
+        return bool(poll.poll(None if timeout is None else timeout * 1000))
+
+    def _poll_of(self, workers: Sequence[Any]) -> Any:
         poll = select.poll()
         for worker in workers:
             poll.register(worker.channel.fileno(), select.POLLIN | (select.POLLOUT if worker.channel.clogged else 0))
             poll.register(worker.pidfd, select.POLLIN)
-        poll.poll(None if timeout is None else timeout * 1000)
+        return poll
 
 
 def _check_descriptors(workers: int) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 
 from paceline.engine import budget, wire
 from paceline.engine.calls import Handle, Outcome, Request
-from paceline.engine.crew import HERE, Crew, Slot
+from paceline.engine.crew import Crew
 from paceline.engine.plan import Choice, Measured, Meter, choose
+from paceline.engine.roster import HERE, Slot
 from paceline.errors import NotSendable, PlanNotMet
 
 _CHUNK_SECONDS = 1e-3
@@ -101,11 +102,11 @@ class Stream:
 
     def _go_to(self, choice: Choice) -> None:
         try:
-            self._crew.move({}, backend=choice.backend, workers=choice.workers)
+            self._crew.moving.move({}, backend=choice.backend, workers=choice.workers)
             self._crew.start(self.slots)
         except PlanNotMet as error:
             self._crew.note("shrunk", f"{choice.workers} workers could not be had ({error}): staying here")
-            self._crew.move({}, backend=None, workers=0)
+            self._crew.moving.move({}, backend=None, workers=0)
 
     def _sendable(self) -> bool:
         try:

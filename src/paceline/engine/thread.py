@@ -93,14 +93,15 @@ class ThreadBackend:
     def start(self, numbers: Sequence[int], settings: Settings) -> list[Any]:
         return [ThreadWorker(number, settings) for number in numbers]
 
-    def wait(self, workers: Sequence[Any], timeout: float | None) -> None:
+    def wait(self, workers: Sequence[Any], timeout: float | None) -> bool:
         end = None if timeout is None else time.monotonic() + timeout
         with _something_done:
             while not any(worker.has_reply for worker in workers):
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
-                    return
+                    return False
                 _something_done.wait(left)
+        return True
 
 
 BACKEND = ThreadBackend()

@@ -136,7 +136,7 @@ class _Worker:
         reply = self._host.handle(request)
         self._words[Control.CURRENT] = 0
         self._times[Control.STARTED] = 0.0
-        self._channel.send_blocking(("reply", reply))
+        self._say(("reply", reply))
 
     def _with_shared_arrays(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
         """A port's arrays arrive as a layout, and as a descriptor that rides on the packet."""
@@ -150,4 +150,8 @@ class _Worker:
         self._times[Control.STARTED] = time.monotonic()
 
     def _tell(self, news: tuple[Any, ...]) -> None:
-        self._channel.send_blocking(("news", news))
+        self._say(("news", news))
+
+    def _say(self, message: tuple[str, Any]) -> None:
+        self._channel.send_blocking(message)
+        self._words[Control.SPOKEN] += 1

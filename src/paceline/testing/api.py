@@ -1,6 +1,6 @@
 """What Gymnasium's `Env` and PettingZoo's `ParallelEnv` promise of their answers, and what is wrong with an answer.
 
-A complaint is a pair: whether nothing can be done with the answer, and what is wrong in plain words.
+A complaint says whether nothing can be done with the answer, what it is about, and what is wrong in plain words.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 
 from paceline.testing.playing import is_parallel
 
-Complaints = Iterator[tuple[bool, str]]
+Complaints = Iterator[tuple[bool, str, str]]
 
 
-def about_spaces(env: Any) -> Iterator[str]:
+def about_spaces(env: Any) -> Iterator[tuple[str, str]]:
     """What is wrong with the spaces of an env."""
     for name in ("observation_space", "action_space"):
         for whose, space in _spaces(env, name):
             if not (hasattr(space, "contains") and hasattr(space, "sample")):
-                yield f"Its {name}{whose} is {_shown(space)}, not a gymnasium.spaces.Space"
+                yield name, f"Its {name}{whose} is {_shown(space)}, not a gymnasium.spaces.Space"
 
 
 def _spaces(env: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -37,11 +37,11 @@ def _spaces(env: Any, name: str) -> Iterator[tuple[str, Any]]:
 def about_reset(env: Any, answer: Any) -> Complaints:
     """What is wrong with the answer to a reset."""
     if not (isinstance(answer, tuple) and len(answer) == 2):
-        yield True, f"reset() gave {_shown(answer)}; it must give a tuple (observation, info)"
+        yield True, "form", f"reset() gave {_shown(answer)}; it must give a tuple (observation, info)"
         return
     observation, info = answer
     if not isinstance(info, dict):
-        yield False, f"The info of reset() is {_shown(info)}; it must be a dict"
+        yield False, "info", f"The info of reset() is {_shown(info)}; it must be a dict"
     yield from _about_observation(env, observation, list(getattr(env, "agents", ())))
 
 
@@ -49,11 +49,11 @@ def about_step(env: Any, acting: list[Any], answer: Any) -> Complaints:
     """What is wrong with the answer to a step in which these agents acted."""
     if not (isinstance(answer, tuple) and len(answer) == 5):
         what = f"a tuple of {len(answer)}" if isinstance(answer, tuple) else _shown(answer)
-        yield True, f"step() gave {what}; it must give (observation, reward, terminated, truncated, info)"
+        yield True, "form", f"step() gave {what}; it must give (observation, reward, terminated, truncated, info)"
         return
     observation, *parts, info = answer
     if not isinstance(info, dict):
-        yield False, f"The info of step() is {_shown(info)}; it must be a dict"
+        yield False, "info", f"The info of step() is {_shown(info)}; it must be a dict"
     yield from _about_observation(env, observation, list(env.agents) if is_parallel(env) else [])
     for name, check, part in zip(
         ("reward", "terminated", "truncated"), (_about_reward, _about_flag, _about_flag), parts, strict=True
@@ -64,14 +64,18 @@ def about_step(env: Any, acting: list[Any], answer: Any) -> Complaints:
             for agent in acting:
                 yield from check(f"{name} of {agent!r}", part[agent])
         else:
-            yield True, f"The {name} is {_shown(part)}; it must be a dict with every agent that acted: {acting}"
+            yield True, name, f"The {name} is {_shown(part)}; it must be a dict with every agent that acted: {acting}"
 
 
 def _about_observation(env: Any, observation: Any, agents: list[Any]) -> Complaints:
     if not is_parallel(env):
         yield from _about_membership("The observation", observation, env.observation_space)
     elif not isinstance(observation, dict) or not observation.keys() >= set(agents):
-        yield True, f"The observations are {_shown(observation)}; they must be a dict with every agent: {agents}"
+        yield (
+            True,
+            "observation",
+            f"The observations are {_shown(observation)}; they must be a dict with every agent: {agents}",
+        )
     else:
         for agent, each in observation.items():
             yield from _about_membership(f"The observation of {agent!r}", each, env.observation_space(agent))
@@ -82,19 +86,19 @@ def _about_membership(whose: str, observation: Any, space: Any) -> Complaints:
         warnings.simplefilter("ignore")  # a space warns of a type that it then refuses anyway
         inside = space.contains(observation)
     if not inside:
-        yield False, f"{whose} is not in its space: {_shown(observation)} is not in {_shown(space)}"
+        yield False, "observation", f"{whose} is not in its space: {_shown(observation)} is not in {_shown(space)}"
 
 
 def _about_reward(name: str, reward: Any) -> Complaints:
     if not isinstance(reward, int | float | np.number):
-        yield False, f"The {name} is {_shown(reward)}; it must be a number"
+        yield False, "reward", f"The {name} is {_shown(reward)}; it must be a number"
     elif not math.isfinite(reward):
-        yield False, f"The {name} is {reward}; it must be finite"
+        yield False, "reward", f"The {name} is {reward}; it must be finite"
 
 
 def _about_flag(name: str, flag: Any) -> Complaints:
     if not isinstance(flag, bool | np.bool_):
-        yield False, f"The flag {name} is {_shown(flag)}; it must be a bool"
+        yield False, name, f"The flag {name} is {_shown(flag)}; it must be a bool"
 
 
 def _shown(value: Any) -> str:

@@ -17,7 +17,7 @@ from paceline.testing.elsewhere import Failed, another_hash_seed, own_hash_seed,
 from paceline.testing.findings import Finding, Report
 from paceline.testing.generators import strange_generators
 from paceline.testing.looking import Look, look_at
-from paceline.testing.playing import Moment, difference, make_player, played
+from paceline.testing.playing import Difference, Moment, difference, make_player, played
 
 _OWN_GENERATOR = "Draw from self.np_random, which super().reset(seed=seed) seeds."
 
@@ -68,6 +68,7 @@ class Trial:
         self.seed = seed
         self._runs = 0
         self._alone: dict[int, list[Moment]] = {}
+        self.verdicts: dict[str, bool] = {}  # how it was played → whether it gave the same
         self.longest = 0.0  # seconds that a trajectory took
 
     @cached_property
@@ -103,6 +104,7 @@ class Trial:
             how: How it was played, as the beginning of a sentence.
             others: Plays it: seed → trajectory.
         """
+        self.verdicts[name] = False
         try:
             found = self.run(others)
             differs = [difference(self.alone(seed), trajectory) for seed, trajectory in found.items()]
@@ -111,11 +113,12 @@ class Trial:
         except Exception as error:
             return Finding(name, "problem", f"{how} it raised {type(error).__name__}: {error}.")
         for first in filter(None, differs):
-            return self._differs(name, how, *first)
+            return self._differs(name, how, first)
+        self.verdicts[name] = True
         return Finding(name, "ok", f"{how} it gives the same {_steps(self.steps)}.", {"steps": self.steps})
 
-    def _differs(self, name: str, how: str, moment: int, part: str) -> Finding:
-        where = f"the {part} of the first reset" if moment == 0 else f"the {part} of step {moment}"
+    def _differs(self, name: str, how: str, first: Difference) -> Finding:
+        moment, where = first.moment, str(first)
         numbers = {"steps": self.steps, "first_difference": moment}
         return Finding(
             name, "problem", f"{how} it goes another way: {where} differs.", numbers, self._suspicion(moment)
@@ -149,15 +152,10 @@ def _api(look: Look) -> list[Finding]:
     findings = []
     for name in (*good, *(name for name in look.complaints if name not in good)):
         if name in look.complaints:
-            findings.append(Finding(name, "problem", f"{'; '.join(look.complaints[name])}."))
-        elif not (look.stopped and name not in _seen(look)):
+            findings.append(Finding(name, "problem", f"{'; '.join(look.complaints[name].values())}."))
+        elif name in look.seen:
             findings.append(Finding(name, "ok", good[name]))
     return findings
-
-
-def _seen(look: Look) -> set[str]:
-    counts = {"reset": look.resetting.walls, "step": look.stepping.walls}
-    return {"spaces", *(name for name, walls in counts.items() if walls)}
 
 
 def generators(trial: Trial, same_again: bool) -> Finding:
@@ -167,14 +165,14 @@ def generators(trial: Trial, same_again: bool) -> Finding:
         return Finding("generators", "ok", "It leaves the process-wide random generators alone.")
     names = _and(sorted({name for names in touched.values() for name in names}))
     where = _and([f"its {place}" if place == "constructor" else f"{place}()" for place in touched])
-    effect = (
-        "reset(seed) gives the same again here, but only as long as nobody else draws from them in between"
+    yet = (
+        "without it they are the same only as long as nobody else draws in between"
         if same_again
         else "reset(seed) does not restart those"
     )
     advice = (
         "Paceline gives each member streams of its own, so results are the same on inline, process and ray (threads "
-        f"refuse it); yet {effect}. {_OWN_GENERATOR}"
+        f"refuse it); yet {yet}. {_OWN_GENERATOR}"
     )
     numbers = {place: list(names) for place, names in touched.items()}
     return Finding(

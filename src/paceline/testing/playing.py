@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,10 +64,6 @@ class Player:
         close = getattr(self.env, "close", None)
         if callable(close):
             close()
-
-    def echo(self, *_: Any) -> Any:
-        """Answers with the last observation, and does nothing: what a message costs without an env."""
-        return self._seen[0]
 
     def _reset(self, **seed: int) -> Moment:
         self._seen = self.env.reset(**seed)
@@ -125,12 +122,23 @@ def is_parallel(env: Any) -> bool:
     return hasattr(env, "possible_agents") and callable(getattr(env, "action_space", None))
 
 
-def difference(one: list[Moment], other: list[Moment]) -> tuple[int, str] | None:
-    """The first moment at which two records differ, and the part; None if they are the same."""
+@dataclass(frozen=True)
+class Difference:
+    """Where two records part: the number of the moment, and the part of it."""
+
+    moment: int
+    part: str
+
+    def __str__(self) -> str:
+        return f"the {self.part} of " + ("the first reset" if self.moment == 0 else f"step {self.moment}")
+
+
+def difference(one: list[Moment], other: list[Moment]) -> Difference | None:
+    """The first moment at which two records differ; None if they are the same."""
     for number, (this, that) in enumerate(zip(one, other, strict=True)):
         for part, here, there in zip(PARTS, this, that, strict=True):
             if here != there:
-                return number, part
+                return Difference(number, part)
     return None
 
 

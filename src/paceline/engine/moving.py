@@ -1,0 +1,80 @@
+"""Members change places: by snapshot where they can give one, else by replay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from paceline.engine.backend import Backend, find
+from paceline.engine.calls import Handle, Request
+from paceline.engine.roster import HERE, Member, Slot
+from paceline.errors import BadInput
+
+if TYPE_CHECKING:
+    from paceline.engine.crew import Crew
+
+
+class Moving:
+    """Moves the members of a crew while nothing is under way."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+
+    def move(self, target: dict[int, int], *, backend: str | None = None, workers: int | None = None) -> None:
+        """Moves members to other slots. Nothing is given up before the new place stands."""
+        crew = self._crew
+        place, slots = self._slots_for(backend, workers)
+        placed = {member.index: target.get(member.index, member.slot) for member in crew.members}
+        for index, number in placed.items():
+            if number not in slots:
+                raise BadInput(f"member {index} cannot move to worker {number}; there are {len(slots) - 1}")
+        moving = [m for m in crew.members if slots[placed[m.index]] is not crew.slots.get(m.slot)]
+        crew.start(slots[placed[member.index]] for member in moving)
+        self._shorten(moving)
+        self._leave(moving)
+        old, crew.slots, crew.backend = crew.slots, slots, place
+        for member in moving:
+            member.slot = placed[member.index]
+        handle = crew.build(moving)
+        handle.finish()
+        crew.close_slots(slot for slot in old.values() if slot not in slots.values())
+        self._bind_again()
+        crew.note("moved", f"members {[member.index for member in moving]} moved")
+        if handle.failures():
+            raise handle.first_error()
+
+    def relocate(self, backend: str, workers: int) -> None:
+        """Moves everybody: to so many workers of a backend, in blocks, or here."""
+        everybody = len(self._crew.members)
+        here = backend == "inline"
+        target = {i: HERE if here else i * workers // everybody for i in range(everybody)}
+        self.move(target, backend=None if here else backend, workers=0 if here else workers)
+
+    def _slots_for(self, backend: str | None, workers: int | None) -> tuple[Backend, dict[int, Slot]]:
+        """Slots that stay are kept with their workers; those of another backend are new."""
+        crew = self._crew
+        count = len(crew.slots) - 1 if workers is None else workers
+        place = crew.backend if backend in (None, crew.backend.name) else find(str(backend))
+        kept = crew.slots if place is crew.backend else {HERE: crew.slots[HERE]}
+        return place, {n: kept[n] if n in kept else Slot(n, place) for n in (HERE, *range(count))}
+
+    def _shorten(self, members: list[Member]) -> None:
+        able = [member for member in members if member.snapshots]
+        handle = Handle(self._crew.pump, [member.index for member in able])
+        for member in able:
+            self._crew.submit(self._crew.slots[member.slot], Request("snapshot", {member.index: None}, handle=handle))
+        handle.finish()
+
+    def _leave(self, members: list[Member]) -> None:
+        for member in members:
+            slot = self._crew.slots[member.slot]
+            if slot.worker is not None:
+                self._crew.submit(slot, Request("drop", {member.index: None}))
+        while self._crew.busy:
+            self._crew.pump(None)
+
+    def _bind_again(self) -> None:
+        for number, port in self._crew.ports.items():
+            for slot in self._crew.slots.values():
+                if slot.worker is not None:
+                    op = "bind" if port.lives_on(slot) else "unbind"
+                    self._crew.submit(slot, Request(op, {}, method=number))

@@ -1,0 +1,191 @@
+"""What happens when a worker dies, or does not come back in time.
+
+    overdue ──► killed ─┐
+    dead ───────────────┴──► a new worker: build, replay, ask again what was not answered
+                              └── none can be had: under auto its members go elsewhere, else whoever asked is told
+
+Because a worker answers in order, the first request without an answer is the one that it died in. If that request
+names several members they are asked one by one the next time, so that the one that kills can be told from the others;
+after `restarts` tries its answer is `WorkerLost`, and everybody else lives on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from paceline.engine.backend import Gone
+from paceline.engine.calls import Request
+from paceline.engine.host import ERROR
+from paceline.engine.roster import HERE, Slot
+from paceline.errors import CallTimeout, PlanNotMet, WorkerLost
+
+if TYPE_CHECKING:
+    from paceline.engine.crew import Crew
+
+_ASKED_AGAIN = ("call", "map", "snapshot")  # everything else a new worker is told anyway
+
+Verdict = Callable[..., WorkerLost]
+"""(member or item, name of the call, whether it is an item of a map) → the error that says so."""
+
+
+class Recovery:
+    """Watches over the workers of a crew."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+
+    def time_left(self, busy: list[Slot], timeout: float | None) -> float | None:
+        """How long to wait at the most: until a call is overdue, or the caller wants to go on."""
+        left = [self._left(slot) for slot in busy]
+        limits = [limit for limit in (*left, timeout) if limit is not None]
+        return max(0.0, min(limits)) if limits else None
+
+    def _left(self, slot: Slot) -> float | None:
+        """Seconds until the slot's call in hand is overdue."""
+        deadline, since, calls = None, monotonic(), 1
+        if slot.inflight:
+            deadline, since, calls = slot.inflight[0].deadline, slot.inflight[0].since, len(slot.inflight[0].items)
+        for port in self._crew.ports.values():
+            if slot.number in port.rung and port.deadline is not None:
+                deadline, since = port.deadline, port.rung[slot.number]
+        if deadline is None or not slot.worker.can_kill:
+            return None
+        begun = slot.worker.busy_since()
+        # A worker that cannot say which call it has in hand gets the time of all of them.
+        limit = max(begun, since) + deadline if begun is not None else since + deadline * max(1, calls)
+        return limit - monotonic()
+
+    def kill_the_overdue(self, busy: list[Slot]) -> None:
+        """Ends the workers whose call in hand has overrun its deadline; `recover` does the rest."""
+        for slot in busy:
+            if slot.worker is None or not (slot.inflight or self._rung(slot)):
+                continue
+            left = self._left(slot)
+            if left is not None and left <= 0:
+                slot.overdue = self._deadline(slot)
+                slot.worker.kill()
+
+    def _rung(self, slot: Slot) -> bool:
+        return any(slot.number in port.rung for port in self._crew.ports.values())
+
+    def _deadline(self, slot: Slot) -> float | None:
+        if slot.inflight:
+            return slot.inflight[0].deadline
+        return next((port.deadline for port in self._crew.ports.values() if slot.number in port.rung), None)
+
+    def recover(self, slot: Slot, gone: Gone) -> None:
+        """Replaces a dead worker: builds, replays, asks again."""
+        dead, slot.worker = slot.worker, None
+        under_way = [*(slot.redo or ()), *slot.inflight]
+        waiting = [*under_way[1:], *slot.queue]
+        self._crew.note("lost", self._obituary(slot, dead, gone, under_way))
+
+        def verdict(index: int, name: str, item: bool = False) -> WorkerLost:
+            return self._verdict(slot, dead, gone, index, name, item)
+
+        again = self._after_death(slot, under_way[0], verdict) if under_way else []
+        for port in self._crew.ports.values():
+            port.lost(slot, dead, under_way[0] if under_way else None, verdict)
+        slot.redo, slot.overdue = None, None
+        slot.inflight.clear()
+        slot.queue = deque([*again, *(request for request in waiting if request.op in _ASKED_AGAIN)])
+        self._refill(slot)
+
+    def _refill(self, slot: Slot) -> None:
+        try:
+            self._crew.start([slot])
+        except PlanNotMet as error:
+            self._without(slot, error)
+            return
+        self.settle_in(slot)
+        self._crew.feed(slot)
+
+    def settle_in(self, slot: Slot) -> None:
+        """Puts before everything else what makes a new worker what the old one was."""
+        mine = [member for member in self._crew.members if member.slot == slot.number and member.lost is None]
+        preamble = (
+            [self._crew.building([m]) for m in mine]
+            if slot.builds_alone
+            else [self._crew.building(mine)]
+            if mine
+            else []
+        )
+        for number, port in self._crew.ports.items():
+            if port.lives_on(slot):
+                preamble.append(Request("bind", {}, method=number))
+                preamble += port.rings_again(slot)
+        slot.queue.extendleft(reversed(preamble))
+
+    def _after_death(self, slot: Slot, victim: Request, verdict: Verdict) -> list[Request]:
+        """What becomes of the request that the worker died in."""
+        if victim.op == "build":
+            self._after_death_in_build(slot, victim, verdict)
+        if victim.op not in _ASKED_AGAIN:
+            return []
+        if len(victim.items) > 1:
+            return victim.singles()
+        victim.tries += 1
+        if victim.tries < self._crew.restarts:
+            return [victim]
+        index = next(iter(victim.items))
+        error = verdict(index, victim.call_name(), victim.op == "map")
+        self._crew.give(victim, (index, ERROR, error, 0, None), "")
+        return []
+
+    def _after_death_in_build(self, slot: Slot, victim: Request, verdict: Verdict) -> None:
+        slot.builds_alone = True
+        if len(victim.items) > 1:
+            return
+        member = self._crew.members[next(iter(victim.items))]
+        member.build_tries += 1
+        if member.build_tries >= self._crew.restarts:
+            member.lost = verdict(member.index, victim.call_name())
+            self._crew.built(member, (member.index, ERROR, member.lost, 0, None), "")
+
+    def _verdict(self, slot: Slot, dead: Any, gone: Gone, index: int, name: str, item: bool = False) -> WorkerLost:
+        who = f"item {index}" if item else f"member {index} (key {self._crew.members[index].key!r})"
+        place = f"worker {slot.number} ({dead.backend}, pid {dead.pid})"
+        words = f"\nits last words:\n{gone.last_words}" if gone.last_words else ""
+        if slot.overdue is not None:
+            return CallTimeout(
+                f"{who} did not answer {name} within {slot.overdue:g} s in {self._crew.restarts} tries; "
+                f"{place} was killed each time{words}"
+            )
+        return WorkerLost(f"{who} lost its worker in {name} in {self._crew.restarts} tries: {place} {gone.how}{words}")
+
+    def _obituary(self, slot: Slot, dead: Any, gone: Gone, under_way: list[Request]) -> str:
+        doing = under_way[0].call_name() if under_way else "nothing" if not self._rung(slot) else "a port's call"
+        why = f" (overran its deadline of {slot.overdue:g} s)" if slot.overdue is not None else ""
+        return f"worker {slot.number} ({dead.backend}, pid {dead.pid}) {gone.how}{why} while it ran {doing}: rebuilding"
+
+    def _without(self, slot: Slot, error: PlanNotMet) -> None:
+        """No worker can be had for this slot: shrink if the plan leaves that to us, else say so to whoever asked."""
+        if not self._crew.shrinks:
+            slot.orphaned = True
+            requests, slot.queue = list(slot.queue), deque()
+            for request in requests:
+                for index in request.items:
+                    self._crew.give(request, (index, ERROR, error, 0, None), "")
+            return
+        target = next(
+            (s for s in self._crew.slots.values() if s.worker is not None and s.number != HERE), self._crew.slots[HERE]
+        )
+        self._crew.note(
+            "shrunk", f"worker {slot.number} could not be kept ({error}); its members go to worker {target.number}"
+        )
+        self._crew.start([target])
+        moving = [member for member in self._crew.members if member.slot == slot.number]
+        for member in moving:
+            member.slot = target.number
+        if moving:
+            target.queue.append(self._crew.building(moving))
+        for number, port in self._crew.ports.items():
+            if port.lives_on(target):
+                target.queue.append(Request("bind", {}, method=number))
+                target.queue.extend(port.rings_again(target))
+        target.queue.extend(slot.queue)
+        slot.queue.clear()
+        self._crew.feed(target)

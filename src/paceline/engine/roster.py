@@ -1,0 +1,73 @@
+"""Who is in a pool: its members, and the slots that its workers sit in."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.engine import wire
+from paceline.engine.backend import Backend
+from paceline.engine.calls import Handle, Request
+from paceline.engine.journal import Journal
+from paceline.errors import WorkerLost
+from paceline.seeds import Key
+
+HERE = -1
+"""The worker that is the caller's own process."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a pool and did not change its result."""
+
+    kind: str
+    text: str
+
+
+class Member:
+    """One member as main knows it: a recipe, a journal, a place."""
+
+    def __init__(self, index: int, key: Key, factory: Callable[[], Any], deterministic: bool) -> None:
+        self.index = index
+        self.key = key
+        self.factory = factory
+        self.deterministic = deterministic
+        self.journal = Journal()
+        self.slot = HERE
+        self.isolated = False
+        self.snapshots = False
+        self.snapshot_due = False
+        self.build_tries = 0
+        self.awaited: Handle | None = None  # who waits for it to be built
+        self.lost: WorkerLost | None = None  # its worker dies whenever it is built
+        self._packed: wire.Packed | None = None
+
+    def recipe(self, in_process: bool) -> Any:
+        """The factory itself where nothing travels, else packed, once."""
+        if in_process:
+            return self.factory
+        if self._packed is None:
+            self._packed = wire.settle(wire.pack(self.factory))
+        return self._packed
+
+
+class Slot:
+    """A worker's place in the crew; the worker in it may be replaced."""
+
+    def __init__(self, number: int, backend: Backend) -> None:
+        self.number = number
+        self.backend = backend
+        self.worker: Any = None
+        self.queue: deque[Request] = deque()
+        self.inflight: deque[Request] = deque()
+        self.redo: list[Request] | None = None  # stale calls, to be made again once everything sent has come back
+        self.builds_alone = False  # somebody's constructor or replay kills: build one by one
+        self.overdue: float | None = None  # the deadline for which the worker was killed
+        self.orphaned = False  # its worker could not be replaced: whoever asks next tries again
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way here."""
+        return bool(self.inflight or self.queue or self.redo)
