@@ -107,13 +107,18 @@ class Quiet:
     def slice(self, run: Callable[[], float]) -> tuple[float, bool]:
         """Gives what `run` measured, and whether everybody else was quiet meanwhile."""
         while True:
-            self._await_idle()
-            begin, others = time.monotonic(), Others()
-            value = run()
-            clean = others.cores() < self.limit
+            begin = time.monotonic()
+            value, clean = self.once(run)
             if clean or self.left <= 0:
                 return value, clean
             self.left -= time.monotonic() - begin
+
+    def once(self, run: Callable[[], float]) -> tuple[float, bool]:
+        """The same for what cannot be run again: a slice that was disturbed is not repeated."""
+        self._await_idle()
+        others = Others()
+        value = run()
+        return value, others.cores() < self.limit
 
     def _await_idle(self) -> None:
         while self.left > 0:
@@ -279,7 +284,8 @@ def machine() -> Iterator[str]:
     """Where this was measured."""
     cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(":")[2].strip() for line in cpuinfo if line.startswith("model name")), "unknown")
-    yield f"machine: {model}, {len(os.sched_getaffinity(0))} of {_CORES} cores, {platform.system()} {platform.release()}"
+    cores = f"{len(os.sched_getaffinity(0))} of {_CORES} cores"
+    yield f"machine: {model}, {cores}, {platform.system()} {platform.release()}"
     with contextlib.suppress(OSError):
         yield f"sched_autogroup_enabled: {Path('/proc/sys/kernel/sched_autogroup_enabled').read_text().strip()}"
 
@@ -295,7 +301,7 @@ def versions(*packages: str) -> str:
 
 def report(title: str, rows: Sequence[Row], packages: Sequence[str], notes: Sequence[str] = ()) -> str:
     """The table with everything that is needed to read it later."""
-    script = Path(sys.argv[0])
+    script = Path(sys.argv[0]).resolve()
     command = shlex.join(["python", f"{script.parent.name}/{script.name}", *sys.argv[1:]])
     facts = [f"command: `{command}`", *machine(), versions(*packages), *notes]
     return "\n".join([f"# {title}", "", *(f"- {fact}" for fact in facts), "", table(rows), ""])

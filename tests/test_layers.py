@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "policies": DATA,
     "adapters": ALL - {"doctor", "testing", "report"},
     "report": ENGINE | JOBS,
-    "doctor": ENGINE,
+    "doctor": ENGINE | {"testing"},
     "testing": ENGINE,
     "__init__": ALL,
     "cli": ALL | {"__init__"},

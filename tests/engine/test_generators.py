@@ -1,4 +1,4 @@
-"""Process-wide generators can be watched, saved, loaded and made anew, by memory and by official API alike."""
+"""Process-wide generators are watched, saved, loaded and made anew, by memory and by official API alike."""
 
 from __future__ import annotations
 

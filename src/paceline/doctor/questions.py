@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
@@ -9,11 +10,13 @@ import numpy as np
 
 from paceline.doctor.costs import Costs, duration, message_seconds
 from paceline.engine import Pool, budget, wire
+from paceline.engine.plan import Measured, choose
 from paceline.errors import NotSendable, PacelineError
 from paceline.seeds import digest
+from paceline.testing.elsewhere import sendable
 from paceline.testing.envs import Trial
 from paceline.testing.findings import Finding
-from paceline.testing.playing import Moment, Player, difference, make_player
+from paceline.testing.playing import Moment, difference, make_player, played
 
 PLANNED = 8
 """How many envs the plan is made for."""
@@ -28,13 +31,13 @@ def twin(trial: Trial) -> Finding:
     seeds = (trial.seed, trial.seed + 1)
 
     def in_turn() -> dict[int, list[Moment]]:
-        players = {seed: make_player(trial.factory, seed) for seed in seeds}
-        moments = {seed: [player.begin()] for seed, player in players.items()}
-        for _ in range(trial.steps):
-            for seed, player in players.items():
-                moments[seed] += player.go_on(1)
-        _close(*players.values())
-        return moments
+        with ExitStack() as stack:
+            players = {seed: stack.enter_context(closing(make_player(trial.factory, seed))) for seed in seeds}
+            moments = {seed: [player.begin()] for seed, player in players.items()}
+            for _ in range(trial.steps):
+                for seed, player in players.items():
+                    moments[seed] += player.go_on(1)
+            return moments
 
     return trial.compare("twin", "Stepped in turn with another one", in_turn)
 
@@ -43,12 +46,9 @@ def order(trial: Trial) -> Finding:
     """Does it give the same when another one was built and stepped before it?"""
 
     def after_another() -> dict[int, list[Moment]]:
-        first = make_player(trial.factory, trial.seed + 2)
-        first.play(min(trial.steps, 20))
-        second = make_player(trial.factory, trial.seed)
-        moments = second.play(trial.steps)
-        _close(first, second)
-        return {trial.seed: moments}
+        with closing(make_player(trial.factory, trial.seed + 2)) as other:
+            other.play(min(trial.steps, 20))
+            return {trial.seed: played(trial.factory, trial.seed, trial.steps)}
 
     return trial.compare("order", "Built after another one", after_another)
 
@@ -91,52 +91,49 @@ def _in_pool(trial: Trial, backend: str, workers: int) -> list[list[Moment]]:
 
 def snapshot(trial: Trial) -> Finding:
     """Can it be saved in mid-play by pickling it, and does the copy go on the same?"""
-    if not all(trial.verdicts.values()):
+    if not trial.verdicts["again"]:
         sentence = "Whether a pickled copy goes on the same cannot be seen, for it does not give the same twice."
         return Finding("snapshot", "warning", sentence)
-    player = make_player(trial.factory, trial.seed)
     try:
-        return Finding("snapshot", "ok", *trial.run(lambda: _saved(player, trial.steps)))
-    except (_CannotBeSaved, NotSendable) as error:
-        return Finding("snapshot", "warning", f"It cannot be saved in mid-play: {error}.", advice=_REPLAYED)
+        size, same = trial.run(lambda: _saved(trial))
+    except NotSendable as error:
+        return Finding("snapshot", "warning", f"It cannot be pickled in mid-play: {error}.", advice=_REPLAYED)
     except Exception as error:
-        sentence = f"It can be pickled, but the copy cannot go on: {type(error).__name__}: {error}."
+        sentence = f"Pickled in mid-play, the copy cannot go on: {type(error).__name__}: {error}."
         return Finding("snapshot", "warning", sentence, advice=_REPLAYED)
-    finally:
-        player.close()
+    if not same:
+        sentence = "Pickled in mid-play, the copy goes another way."
+        return Finding("snapshot", "warning", sentence, {"bytes": size}, _REPLAYED)
+    return Finding("snapshot", "ok", "Pickled in mid-play, the copy goes on the same.", {"bytes": size})
 
 
-class _CannotBeSaved(Exception):
-    """The copy is another one."""
-
-
-def _saved(player: Player, steps: int) -> tuple[str, dict[str, Any]]:
-    player.play(steps // 2)
-    packed = wire.settle(wire.pack(player.env))
-    other = player.with_env(wire.fresh(packed))
-    if player.go_on(steps) != other.go_on(steps):
-        raise _CannotBeSaved("it can be pickled, but the copy goes another way")
-    return "Pickled in mid-play, the copy goes on the same.", {"bytes": wire.size(packed)}
+def _saved(trial: Trial) -> tuple[int, bool]:
+    with closing(make_player(trial.factory, trial.seed)) as player:
+        player.play(trial.steps // 2)
+        packed = wire.settle(wire.pack(player.env))
+        with closing(player.with_env(wire.fresh(packed))) as copy:
+            return wire.size(packed), player.go_on(trial.steps) == copy.go_on(trial.steps)
 
 
 def cost(trial: Trial, costs: Costs) -> Finding:
     """What do a step, a reset, and a message to a worker take?"""
-    look = trial.look
-    numbers = {
+    numbers: dict[str, Any] = {
         "step_seconds": costs.step,
         "reset_seconds": costs.reset,
         "build_seconds": costs.build,
-        "observation_bytes": wire.size(wire.pack(look.observation)),
     }
     sentence = (
         f"A step takes {duration(costs.step)}, a reset {duration(costs.reset)}, building it {duration(costs.build)}"
     )
     try:
-        numbers["message_seconds"] = message_seconds(look.observation, look.action)
+        size = numbers["observation_bytes"] = wire.size(wire.pack(trial.look.observation))
+        numbers["message_seconds"] = message_seconds(trial.look.observation, trial.look.action)
     except PacelineError as error:
         return Finding("cost", "warning", f"{sentence}; a message could not be timed: {error}.", numbers)
-    message = f"with {numbers['observation_bytes']} bytes of observation, {duration(numbers['message_seconds'])}"
-    return Finding("cost", "ok", f"{sentence}; a message to a worker and back, {message}.", numbers)
+    message = (
+        f"a message to a worker and back, with {size} bytes of observation, {duration(numbers['message_seconds'])}"
+    )
+    return Finding("cost", "ok", f"{sentence}; {message}.", numbers)
 
 
 def waiting(costs: Costs) -> Finding:
@@ -151,23 +148,16 @@ def waiting(costs: Costs) -> Finding:
 
 def plan(trial: Trial, costs: Costs) -> Finding:
     """Which plan would auto choose for several of them?"""
-    from paceline.engine.plan import Measured, choose
-
-    look = trial.look
+    sent = sendable((trial.look.observation, trial.look.action))
     measured = Measured(
         members=PLANNED,
         seconds=costs.step,
         cpu_share=costs.cpu_share,
-        message_bytes=wire.size(wire.pack((look.observation, look.action))),
-        sendable=trial.sendable.verdict == "ok",
-        touches_globals=bool(look.watch.touched),
+        message_bytes=sent.numbers.get("bytes", 0),
+        sendable=trial.sendable.verdict == sent.verdict == "ok",
+        touches_globals=bool(trial.look.watch.touched),
     )
     choice = choose(measured, budget.current())
     place = choice.backend if choice.backend == "inline" else f"{choice.backend} with {choice.workers} workers"
     numbers = {"envs": PLANNED, "backend": choice.backend, "workers": choice.workers, "cpus": budget.current().slots}
     return Finding("plan", "ok", f"For {PLANNED} of them auto would choose {place}: {choice.why}.", numbers)
-
-
-def _close(*players: Player) -> None:
-    for player in players:
-        player.close()

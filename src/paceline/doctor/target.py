@@ -15,7 +15,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from paceline.errors import BadInput
+from paceline.testing.generators import strange_generators
 from paceline.testing.looking import check_is_env
 
 Factory = Callable[[], Any]
@@ -92,7 +93,8 @@ def find(target: str) -> Factory:
 def try_out(found: Loaded) -> None:
     """Builds one env, so that a factory that does not work is told as the user's mistake that it is."""
     try:
-        env = found.factory()
+        with strange_generators(0):
+            env = found.factory()
     except Exception as error:
         remedy = (
             "it is called without arguments" if isinstance(error, TypeError) else "make it work in plain Python first"
@@ -105,8 +107,8 @@ def try_out(found: Loaded) -> None:
     except BadInput as error:
         raise BadInput(f"{found.name}: {error}") from None
     finally:
-        if callable(close := getattr(env, "close", None)):
-            close()
+        with suppress(Exception):  # what is wrong there is a finding, later
+            env.close()
 
 
 # -- Gymnasium -----------------------------------------------------------------------------------------

@@ -2,11 +2,11 @@
 
 from paceline.engine.budget import Budget
 from paceline.engine.calls import Handle, Outcome
-from paceline.engine.host import Anew
 from paceline.engine.plan import Plan
 from paceline.engine.pool import Pool, WorkerInfo
 from paceline.engine.port import Port
 from paceline.engine.roster import HERE, Event
+from paceline.engine.seat import Anew
 from paceline.engine.trace import Trace
 
 __all__ = ["HERE", "Anew", "Budget", "Event", "Handle", "Outcome", "Plan", "Pool", "Port", "Trace", "WorkerInfo"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from paceline.engine import budget
 from paceline.engine.calls import Request
-from paceline.engine.host import STALE
 from paceline.engine.roster import Member, Slot
+from paceline.engine.seat import STALE
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew

@@ -43,6 +43,8 @@ class Settings:
     seed: int = 0
     traced: bool = False
     max_message: int = MAX_MESSAGE
+    beside_threads: bool = False
+    """Whether the caller's own process runs members on threads too: then nobody's generators are swapped there."""
     budget: Budget = field(default_factory=Budget.of_machine)
 
 
@@ -57,6 +59,8 @@ class Worker(Protocol):
     shares_memory: bool
     """Reads and writes a port's rows in memory that the caller sees too."""
     can_kill: bool
+    rings: bool
+    """Is told of a port's rows by `ring`, without a message; then it also has `help`, `has_served`, `listen`."""
 
     def send(self, request: Request, descriptor: int | None = None) -> None:
         """Hands a request over without waiting."""

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any
 
 from paceline.engine import wire
-from paceline.engine.host import ERROR, OK, Result
+from paceline.engine.seat import ERROR, OK, Result
 
 
 @dataclass(frozen=True)

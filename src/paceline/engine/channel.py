@@ -26,7 +26,11 @@ _PLAIN, _INLINE, _SHARED, _WAKE = range(4)
 _PLAIN_HEADER = _HEADER.pack(_PLAIN, 0, 0)
 _WAKE_PACKET = _HEADER.pack(_WAKE, 0, 0)
 _FD_SPACE = socket.CMSG_SPACE(4)
-_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+# Plain ints: to or two members of socket's enum costs more than a microsecond at every call.
+_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+_NO_SIGNAL = int(socket.MSG_NOSIGNAL)
+_TAKE = int(socket.MSG_CMSG_CLOEXEC)
+_TAKE_NOW = int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
 
 WAKE = object()
 """What `receive` gives for a packet that only wakes."""
@@ -60,7 +64,7 @@ class Channel:
 
     def send_blocking(self, message: Any) -> None:
         parts, fd = encode(message)
-        _transmit(self.sock, parts, fd, socket.MSG_NOSIGNAL)
+        _transmit(self.sock, parts, fd, _NO_SIGNAL)
 
     def wake(self) -> None:
         """Rings the other end out of its sleep; a full line wakes it anyway."""
@@ -90,9 +94,8 @@ class Channel:
             EOFError: the other end is gone and everything it sent has been read.
         """
         try:
-            count, ancillary, _, _ = self.sock.recvmsg_into(
-                [self._buffer], _FD_SPACE, socket.MSG_CMSG_CLOEXEC | (0 if blocking else socket.MSG_DONTWAIT)
-            )
+            flags = _TAKE if blocking else _TAKE_NOW
+            count, ancillary, _, _ = self.sock.recvmsg_into([self._buffer], _FD_SPACE, flags)
         except BlockingIOError:
             return None
         except ConnectionResetError:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,10 @@ from paceline.engine import wire
 from paceline.engine.aside import Aside
 from paceline.engine.backend import Gone, Settings, find
 from paceline.engine.calls import Handle, Request
-from paceline.engine.host import ERROR, OK, STALE, Result
 from paceline.engine.moving import Moving
 from paceline.engine.recovery import Recovery
 from paceline.engine.roster import HERE, Event, Member, Slot
+from paceline.engine.seat import ERROR, OK, STALE, Result
 from paceline.engine.trace import Trace
 from paceline.errors import SharedRandomness
 
@@ -60,6 +61,7 @@ class Crew:
         self.trace = trace
         self.pilot: Pilot | None = None
         self.events: list[Event] = []
+        self.epoch = 0  # counts the times that somebody changed places
         self.recovery = Recovery(self)
         self.aside = Aside(self)
         self.moving = Moving(self)
@@ -87,10 +89,12 @@ class Crew:
     def start(self, slots: Iterable[Slot]) -> None:
         """Starts the workers of these slots, all at once."""
         empty = [slot for slot in slots if slot.worker is None]
+        everybody = [*self.slots.values(), *empty]
         begin = perf_counter()
         for backend in {id(slot.backend): slot.backend for slot in empty}.values():
             mine = [slot for slot in empty if slot.backend is backend]
-            workers = backend.start([slot.number for slot in mine], self.settings)
+            settings = replace(self.settings, beside_threads=any(s.backend.name == "thread" for s in everybody))
+            workers = backend.start([slot.number for slot in mine], settings)
             for slot, worker in zip(mine, workers, strict=True):
                 slot.worker = worker
                 slot.queue.extendleft(Request("define", {}, method=number) for number in self.functions)

@@ -76,6 +76,11 @@ class Generators:
                 raise RuntimeError(f"the state of {name} cannot be loaded: it is not imported here")
             known[name].load(state)
 
+    def restore(self, states: Mapping[str, object]) -> None:
+        """Puts everything back as `save` found it; a torch imported since, as it was when it was imported."""
+        late = "torch" in self.known() and "torch" not in states and TORCH_IMPORT.state is not None
+        self.load({**states, "torch": TORCH_IMPORT.state} if late else states)
+
     def fresh(self, seed: int | Sequence[int]) -> dict[str, object]:
         """States of newly seeded, independent generators; leaves the current ones as they are."""
         return {name: generator.fresh(seed) for name, generator in self.known().items()}

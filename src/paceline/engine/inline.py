@@ -9,6 +9,7 @@ from typing import Any
 
 from paceline.engine.backend import Reply, Request, Settings
 from paceline.engine.host import Host
+from paceline.engine.isolation import Refusing, Swapping
 
 
 class InlineWorker:
@@ -18,6 +19,7 @@ class InlineWorker:
     in_process = True
     shares_memory = True
     can_kill = False
+    rings = True
 
     def __init__(self, number: int, settings: Settings) -> None:
         self.number = number
@@ -28,12 +30,27 @@ class InlineWorker:
             seed=settings.seed,
             traced=settings.traced,
             here=True,
+            isolation=Refusing() if settings.beside_threads else Swapping(),
             max_message=settings.max_message,
             tell=lambda news: self._news.append(("news", news)),
         )
 
     def send(self, request: Request, descriptor: int | None = None) -> None:
         self._requests.append(request)
+
+    def ring(self) -> None:
+        """Rows have been asked for; they are run when their outputs are waited for."""
+
+    def help(self) -> None:
+        """Runs the rows that have been asked for."""
+        self._host.serve_ports()
+
+    def has_served(self) -> bool:
+        """Whether everything asked for has been done."""
+        return True
+
+    def listen(self, on: bool) -> None:
+        """Nobody sleeps here."""
 
     def receive(self) -> Reply | None:
         if self._news:

@@ -11,7 +11,6 @@ replayed with swapping on, and the call is made again.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +37,7 @@ class Streams:
 
     def begin(self) -> dict[str, Any]:
         """The states to swap in; torch may have been imported since they were made."""
-        if "torch" in sys.modules and "torch" not in self.states:
+        if len(GENERATORS.known()) > len(self.states):
             self.states = {**GENERATORS.fresh(self.entropy), **self.states}
         return self.states
 
@@ -66,8 +65,13 @@ class Swapping:
         try:
             return function(*args)
         finally:
-            if GENERATORS.peek() != before:
+            if not self.quiet_since(before):
                 self.disown()
+
+    @staticmethod
+    def quiet_since(before: tuple[object, ...]) -> bool:
+        """Whether nobody has drawn since."""
+        return GENERATORS.peek() == before or not GENERATORS.touched(before)
 
     def watch(self) -> tuple[object, ...]:
         """Begins to watch: remembers the states outside, if they have changed since the last time."""
@@ -78,7 +82,7 @@ class Swapping:
 
     def disown(self) -> None:
         """Puts the states outside back as they were before a watched call touched them."""
-        GENERATORS.load(self._outside)
+        GENERATORS.restore(self._outside)
         self._outside_peek = GENERATORS.peek()
         raise Stale
 
@@ -97,7 +101,7 @@ class Swapping:
                 streams.states = GENERATORS.save()
             elif keep and not touched:
                 streams.quiet.add(name)
-            GENERATORS.load(outside)
+            GENERATORS.restore(outside)
             if homeless:
                 raise Stale  # torch was imported and drawn from in this very call, before it had a stream
 
@@ -119,10 +123,17 @@ class Refusing:
             if touched:
                 raise SharedRandomness(self._complaint(touched))
 
+    @staticmethod
+    def quiet_since(before: tuple[object, ...]) -> bool:
+        """Whether nobody has drawn since."""
+        return GENERATORS.peek() == before or not GENERATORS.touched(before)
+
     def watch(self) -> tuple[object, ...]:
+        """Begins to watch."""
         return GENERATORS.peek()
 
     def disown(self) -> None:
+        """A watched call drew."""
         raise SharedRandomness(self._complaint(()))
 
     @staticmethod

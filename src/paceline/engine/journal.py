@@ -57,6 +57,8 @@ class Journal:
     def settle(self) -> None:
         """Turns what stands in the ports' logs into entries of its own, so that order is kept."""
         for log, item in self.logs:
+            if not log.length(item):
+                continue
             entry = log.entry(item)
             if entry is not None:
                 self.entries.append(entry)
@@ -91,17 +93,23 @@ class PortLog:
         self._begin = [0] * len(places)
         self._samples = [sample(array, len(array)) for array in self._outputs]
         self._last = [np.array(view) for view in self._samples]
-        self._open = np.zeros(len(places), np.bool_)  # rung, and not answered yet
-        self._trusted = np.zeros(len(places), np.bool_)  # whether _last holds what the item's last run gave
+        self._open = bytearray(len(places))  # rung, and not answered yet
+        self._trusted = bytearray(len(places))  # whether _last holds what the item's last run gave
+        self._all, self._none = bytes([1]) * len(places), bytes(len(places))
 
-    def ring(self, asked: Array) -> None:
-        """Takes the inputs of one ring in. Hot: one copy per input array."""
+    def ring(self, asked: Array | None) -> None:
+        """Takes the inputs of one ring in (None: of everybody). Hot: one copy per input array."""
         if self._count == len(self._asked):
             self._make_room()
         for log, source in zip(self._logs, self._sources, strict=True):
             log[self._count] = source
-        self._asked[self._count] = asked
-        self._open |= asked.view(np.bool_)
+        if asked is None:
+            self._asked[self._count] = 1
+            self._open[:] = self._all
+        else:
+            self._asked[self._count] = asked
+            for item in np.flatnonzero(asked):
+                self._open[item] = 1
         self._count += 1
 
     def served(self, items: Sequence[int] | None) -> None:
@@ -109,24 +117,24 @@ class PortLog:
         if items is None:
             for last, now in zip(self._last, self._samples, strict=True):
                 last[:] = now
-            self._trusted[:] = True
-            self._open[:] = False
+            self._trusted[:] = self._all
+            self._open[:] = self._none
             return
         for item in items:
             rows = _rows(self._places[item])
             for last, now in zip(self._last, self._samples, strict=True):
                 last[rows] = now[rows]
-            self._trusted[item] = True
-            self._open[item] = False
+            self._trusted[item] = 1
+            self._open[item] = 0
 
     def failed(self, item: int) -> None:
         """The item raised: what stands in its rows is nobody's promise."""
-        self._trusted[item] = False
-        self._open[item] = False
+        self._trusted[item] = 0
+        self._open[item] = 0
 
     def forget(self, item: int, *, but_last: bool = False) -> None:
-        steps = self._steps(item)
-        self._begin[item] = int(steps[-1]) if but_last and len(steps) else self._count
+        steps = list(self._steps(item)) if but_last else []
+        self._begin[item] = int(steps[-1]) if steps else self._count
         self._trusted[item] &= but_last
 
     def withdraw(self, item: int) -> None:
@@ -134,7 +142,7 @@ class PortLog:
         steps = self._steps(item)
         if len(steps):
             self._asked[steps[-1], item] = 0
-        self._open[item] = False
+        self._open[item] = 0
 
     def length(self, item: int) -> int:
         return self._count - self._begin[item]

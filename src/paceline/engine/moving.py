@@ -32,6 +32,7 @@ class Moving:
         self._shorten(moving)
         self._leave(moving)
         old, crew.slots, crew.backend = crew.slots, slots, place
+        crew.epoch += 1
         for member in moving:
             member.slot = placed[member.index]
         handle = crew.build(moving)
@@ -54,7 +55,7 @@ class Moving:
         crew = self._crew
         count = len(crew.slots) - 1 if workers is None else workers
         place = crew.backend if backend in (None, crew.backend.name) else find(str(backend))
-        kept = crew.slots if place is crew.backend else {HERE: crew.slots[HERE]}
+        kept = crew.slots if place is crew.backend else {}
         return place, {n: kept[n] if n in kept else Slot(n, place) for n in (HERE, *range(count))}
 
     def _shorten(self, members: list[Member]) -> None:

@@ -21,9 +21,10 @@ import numpy as np
 from paceline.engine import wire
 from paceline.engine.arrays import Array, SharedArrays, plain_arrays
 from paceline.engine.calls import Request, as_error
-from paceline.engine.host import ERROR, IDLE, NEWS, OK, READY, STALE, Result
 from paceline.engine.journal import PortLog
-from paceline.engine.roster import Slot
+from paceline.engine.roster import HERE, Slot
+from paceline.engine.seat import ERROR, STALE, Result
+from paceline.engine.serving import IDLE, NEWS, READY
 from paceline.engine.wait import Patience, publish
 from paceline.errors import BadInput, Closed, SharedRandomness
 
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 Spec = Mapping[str, tuple[Sequence[int], Any]]
 """Name → (shape of one row, dtype)."""
 
-_NEWS = bytes([NEWS])
 _LOOK_AGAIN = 0.1
+_ROUNDS_PER_LOOK = 128  # how often journals are looked at: are they long enough for a snapshot?
 
 
 class Port:
@@ -63,12 +64,19 @@ class Port:
         self._arrays = self._shared.arrays if self._shared is not None else plain_arrays(self._layout)
         self.inputs: dict[str, Array] = {name: self._arrays[name] for name in inputs}
         self.outputs: dict[str, Array] = {name: self._arrays[name] for name in outputs}
-        self._asked, self._state = self._arrays["asked"], self._arrays["state"]
-        self._everyone = np.ones(len(self._members), np.uint8)
+        self._asked_bytes = self._arrays["asked"].data
+        self._state_bytes = self._arrays["state"].data
+        self._everyone = list(range(len(self._members)))
+        self._zeros, self._ones = bytes(len(self._members)), bytes([1]) * len(self._members)
         self._all_ready = bytes([READY]) * len(self._members)
-        self._waiting = np.zeros(len(self._members), np.bool_)
+        self._waiting = bytearray(len(self._members))
+        self._outstanding = 0
+        self._rounds = 0
+        self._everyone_by_slot: list[tuple[Slot, list[int]]] = []
+        self._places_known: Any = None
+        self._epoch = -1
         self._heard: dict[int, Result] = {}
-        self._tries = dict.fromkeys(range(len(self._members)), 0)
+        self._tries: dict[int, int] = {}
         self._alone: set[int] = set()  # slots whose items are rung one by one, to find the one that kills
         self._patience = Patience()
         self._ringing: list[Any] = []  # workers that answer by shared memory
@@ -90,19 +98,25 @@ class Port:
         Raises:
             BadInput: a member is still waited for, or is not bound to this port.
         """
-        if self._number not in self._crew.ports:
+        crew = self._crew
+        if self._number not in crew.ports:
             raise Closed("this port, or its pool, has been closed")
-        if self._crew.pilot is not None:
-            self._crew.pilot.begin(through_port=True)
-        everyone = members is None
-        items = None if everyone else self._items(members or ())
-        asked = self._everyone if items is None else self._mask(items)
-        if self._waiting[asked.view(np.bool_)].any():
+        if crew.pilot is not None:
+            crew.pilot.begin(through_port=True)
+        items = self._everyone if members is None else self._items(members)
+        if self._outstanding and any(self._waiting[item] for item in items):
             raise BadInput("a member that is posted has not been waited for since its last post")
-        self._log.ring(asked)
-        self._waiting |= asked.view(np.bool_)
-        self._state[asked.view(np.bool_)] = IDLE
-        self._ring(asked)
+        self._outstanding += len(items)
+        if members is None:
+            self._log.ring(None)
+            self._waiting[:] = self._ones
+            self._state_bytes[:] = self._zeros
+        else:
+            self._log.ring(self._mask(items))
+            for item in items:
+                self._waiting[item] = 1
+                self._state_bytes[item] = IDLE
+        self._ring(items, members is None)
 
     def wait(self, min_ready: int | None = None, *, timeout: float | None = None, outcomes: bool = False) -> list[int]:
         """Waits for `min_ready` of the posted members (None: all of them), or for `timeout` seconds.
@@ -111,13 +125,12 @@ class Port:
         The lowest member's exception is raised, or with `outcomes=True` left in `errors`.
         """
         self.extras, self.errors = {}, {}
-        waiting = int(np.count_nonzero(self._waiting))
+        waiting = self._outstanding
         goal = waiting if min_ready is None else min(min_ready, waiting)
-        end = None if timeout is None else monotonic() + timeout
         start = perf_counter()
         self._help()
         if not self._spin(goal, goal == waiting):
-            self._sleep(goal, end)
+            self._sleep(goal, None if timeout is None else monotonic() + timeout)
         self._patience.learn(perf_counter() - start)
         ready = self._harvest()
         if self._crew.pilot is not None:
@@ -155,26 +168,32 @@ class Port:
         mask[items] = 1
         return mask
 
-    def _ring(self, asked: Array) -> None:
+    def _ring(self, items: Sequence[int], everyone: bool) -> None:
         now = monotonic()
-        for slot, items in self._by_slot(asked):
+        for slot, mine in self._by_slot(items, everyone):
             self.rung[slot.number] = now
             worker = slot.worker
-            if worker is not None and hasattr(worker, "ring") and not slot.queue and not slot.inflight:
-                self._asked[items] = 1
+            if worker is not None and worker.rings and not slot.queue and not slot.inflight:
+                for item in mine:
+                    self._asked_bytes[item] = 1
                 publish()
                 worker.ring()
                 if worker not in self._ringing:
                     self._ringing.append(worker)
             else:
-                self._crew.submit(slot, self._request(items))
+                self._crew.submit(slot, self._request(mine))
 
-    def _by_slot(self, asked: Array) -> list[tuple[Slot, list[int]]]:
+    def _by_slot(self, items: Sequence[int], everyone: bool) -> list[tuple[Slot, list[int]]]:
+        slots = self._crew.slots
+        if everyone and self._places_known is slots and self._epoch == self._crew.epoch:
+            return self._everyone_by_slot
         by_slot: dict[int, list[int]] = {}
-        for item, member in enumerate(self._members):
-            if asked[item]:
-                by_slot.setdefault(self._crew.members[member].slot, []).append(item)
-        return [(self._crew.slots[number], items) for number, items in by_slot.items()]
+        for item in items:
+            by_slot.setdefault(self.slot_of(item), []).append(item)
+        found = [(slots[number], mine) for number, mine in by_slot.items()]
+        if everyone:
+            self._everyone_by_slot, self._places_known, self._epoch = found, slots, self._crew.epoch
+        return found
 
     def _request(self, items: Iterable[int]) -> Request:
         return Request("ring", dict.fromkeys(items), method=self._number, deadline=self.deadline)
@@ -183,16 +202,21 @@ class Port:
 
     def _help(self) -> None:
         """Does first what is to be done here; the workers are busy meanwhile."""
-        here = self._crew.slots[-1]
+        for worker in self._ringing:
+            worker.help()
+        here = self._crew.slots[HERE]
         while here.busy:
             self._crew.pump(0.0)
 
     def _spin(self, goal: int, everyone: bool) -> bool:
-        if not self._ringing:
+        workers = self._ringing
+        if not workers:
             return self._ready() >= goal
-        if everyone and len(self._ringing) == len(self.rung):
-            workers = self._ringing
-            served = self._patience.spin(lambda: all(worker.served for worker in workers))
+        if everyone and len(workers) == len(self.rung):
+            if len(workers) == 1:
+                served = self._patience.spin(workers[0].has_served)
+            else:
+                served = self._patience.spin(lambda: all(worker.has_served() for worker in workers))
             return served and self._ready() >= goal
         return self._patience.spin(lambda: self._ready() >= goal)
 
@@ -210,13 +234,14 @@ class Port:
 
     def _ready(self) -> int:
         """How many items are done, and what they had to say has been heard."""
-        state = self._state.tobytes()
+        state = self._state_bytes.tobytes()
         if state == self._all_ready:
             return len(state)
-        if _NEWS in state:
+        if NEWS in state:
             self._hear_all(state)
-            state = self._state.tobytes()
-        return len(state) - state.count(IDLE) - sum(1 for item in range(len(state)) if self._unheard(item, state))
+            state = self._state_bytes.tobytes()
+            return sum(1 for item, mark in enumerate(state) if mark and not self._unheard(item, state))
+        return len(state) - state.count(IDLE)
 
     def _unheard(self, item: int, state: bytes) -> bool:
         return state[item] == NEWS and item not in self._heard
@@ -224,34 +249,39 @@ class Port:
     def _hear_all(self, state: bytes) -> None:
         for item in range(len(state)):
             if self._unheard(item, state):
-                self._crew.hear(self._crew.slots[self._crew.members[self._members[item]].slot])
+                self._crew.hear(self._crew.slots[self.slot_of(item)])
 
     def _harvest(self) -> list[int]:
-        state = self._state.tobytes()
-        if state == self._all_ready and self._waiting.all():
+        state = self._state_bytes.tobytes()
+        if state == self._all_ready and self._outstanding == len(state):
             self._log.served(None)
+            self._waiting[:] = self._zeros
+            self._state_bytes[:] = self._zeros
+            self._outstanding = 0
             self._forget_rings()
-            self._waiting[:] = False
-            self._state[:] = IDLE
             return list(self._members)
         done = [i for i in range(len(state)) if self._waiting[i] and state[i] and not self._unheard(i, state)]
-        self._waiting[done] = False
-        self._state[done] = IDLE
         self._log.served([item for item in done if item not in self._heard])
         for item in done:
-            self._tries[item] = 0
+            self._waiting[item] = 0
+            self._state_bytes[item] = IDLE
+            self._tries.pop(item, None)
             if item in self._heard:
                 self._take(item, self._heard.pop(item))
-        if not self._waiting.any():
+        self._outstanding -= len(done)
+        if not self._outstanding:
             self._forget_rings()
         return [self._members[item] for item in done]
 
     def _forget_rings(self) -> None:
         self.rung.clear()
         self._ringing.clear()
-        self._alone.clear()
-        for member in self._members:
-            self._crew.shorten(self._crew.members[member])
+        if self._alone:
+            self._alone.clear()
+        self._rounds += 1
+        if self._rounds % _ROUNDS_PER_LOOK == 0:
+            for member in self._members:
+                self._crew.shorten(self._crew.members[member])
 
     def _take(self, item: int, result: Result) -> None:
         _, kind, payload, _, base = result
@@ -277,7 +307,7 @@ class Port:
         if result[1] != STALE and not shared:
             self._heard[item] = result
             return
-        self._state[item] = IDLE
+        self._state_bytes[item] = IDLE
         if shared:
             self._crew.aside.tainted.append(self._request([item]))
             return
@@ -316,8 +346,8 @@ class Port:
             place = self._places[item]
             for name, rows in outputs.items():
                 self._arrays[name][place] = rows[place]
-            self._asked[item] = 0
-            self._state[item] = state[item]
+            self._asked_bytes[item] = 0
+            self._state_bytes[item] = state[item]
 
     def lost(self, slot: Slot, dead: Any, victim: Request | None, verdict: Verdict) -> None:
         """A worker has died: whoever it had in hand is blamed, and given up after too many tries."""
@@ -327,20 +357,20 @@ class Port:
         if victim is not None and victim.op == "ring" and victim.method == self._number and len(victim.items) == 1:
             suspects = list(victim.items)
         elif dead.shares_memory and victim is None:
-            suspects = [item for item in pending if not self._asked[item]]  # begun and not finished
+            suspects = [item for item in pending if not self._asked_bytes[item]]  # begun and not finished
         else:
             suspects = []
         if pending and not suspects:
             self._alone.add(slot.number)
         for item in suspects:
-            self._tries[item] += 1
+            self._tries[item] = self._tries.get(item, 0) + 1
             if self._tries[item] >= self._crew.restarts:
                 self._give_up(item, verdict(self._members[item], f"{self._method}()"))
 
     def _close_answered(self, slot: Slot) -> None:
         """What has been answered and not been fetched yet belongs to the past that is replayed."""
         for item, member in enumerate(self._members):
-            if self._waiting[item] and self._state[item] and self._on(slot, member):
+            if self._waiting[item] and self._state_bytes[item] and self._on(slot, member):
                 if item in self._heard and self._heard[item][1] == ERROR:
                     self._log.failed(item)
                 else:
@@ -349,7 +379,8 @@ class Port:
     def rings_again(self, slot: Slot) -> list[Request]:
         """What a new worker has to be asked again."""
         pending = self._pending(slot)
-        self._asked[pending] = 0
+        for item in pending:
+            self._asked_bytes[item] = 0
         if not pending:
             return []
         self.rung[slot.number] = monotonic()
@@ -360,14 +391,14 @@ class Port:
         return [
             item
             for item, member in enumerate(self._members)
-            if self._waiting[item] and self._on(slot, member) and not self._state[item]
+            if self._waiting[item] and self._on(slot, member) and not self._state_bytes[item]
         ]
 
     def _give_up(self, item: int, error: BaseException) -> None:
         self._log.withdraw(item)
-        self._asked[item] = 0
+        self._asked_bytes[item] = 0
         self._heard[item] = (self._members[item], ERROR, error, 0, None)
-        self._state[item] = NEWS
+        self._state_bytes[item] = NEWS
 
     def _on(self, slot: Slot, member: int) -> bool:
         return self._crew.members[member].slot == slot.number
@@ -394,6 +425,3 @@ def _layout(inputs: Spec, outputs: Spec, places: list[Any]) -> dict[str, tuple[t
         name: ((rows, *shape), np.dtype(dtype).str) for name, (shape, dtype) in (*inputs.items(), *outputs.items())
     }
     return {**layout, "asked": ((len(places),), "|u1"), "state": ((len(places),), "|u1")}
-
-
-__all__ = ["OK", "Port"]

@@ -42,6 +42,7 @@ class ProcessWorker:
     in_process = False
     shares_memory = True
     can_kill = True
+    rings = True
 
     def __init__(self, number: int, settings: Settings) -> None:
         self.number = number
@@ -85,8 +86,10 @@ class ProcessWorker:
         if words[Control.ASLEEP]:
             self.channel.wake()
 
-    @property
-    def served(self) -> bool:
+    def help(self) -> None:
+        """Nothing to do here: the worker does it itself."""
+
+    def has_served(self) -> bool:
         """Whether the worker has done everything that it has been asked."""
         return self._words[Control.SERVED] == self._words[Control.BELL]
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from paceline.engine.backend import Gone
 from paceline.engine.calls import Request
-from paceline.engine.host import ERROR
 from paceline.engine.roster import HERE, Slot
+from paceline.engine.seat import ERROR
 from paceline.errors import CallTimeout, PlanNotMet, WorkerLost
 
 if TYPE_CHECKING:
@@ -178,6 +178,7 @@ class Recovery:
         )
         self._crew.start([target])
         moving = [member for member in self._crew.members if member.slot == slot.number]
+        self._crew.epoch += 1
         for member in moving:
             member.slot = target.number
         if moving:

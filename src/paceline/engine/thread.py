@@ -28,6 +28,7 @@ class ThreadWorker:
     in_process = True
     shares_memory = True
     can_kill = False
+    rings = False
 
     def __init__(self, number: int, settings: Settings) -> None:
         self.number = number

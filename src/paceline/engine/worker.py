@@ -82,7 +82,7 @@ class _Worker:
 
     def tag(self) -> str:
         """Who is speaking: worker, pid and the member in hand."""
-        member = int(self._words[Control.CURRENT]) - 1
+        member = self._host.current
         return f"worker {self._number} pid {os.getpid()}" + (f" member {member}" if member >= 0 else "")
 
     def loop(self) -> None:
@@ -134,6 +134,7 @@ class _Worker:
         if request[0] == "bind":
             request = self._with_shared_arrays(request)
         reply = self._host.handle(request)
+        self._host.current = -1
         self._words[Control.CURRENT] = 0
         self._times[Control.STARTED] = 0.0
         self._say(("reply", reply))

@@ -62,22 +62,24 @@ def run_elsewhere(function: Callable[..., Any], *args: Any, hash_seed: str, pati
     return answer
 
 
-def sendable(factory: Callable[[], Any]) -> Finding:
+def sendable(recipe: Any) -> Finding:
     """Can this recipe be sent to a worker?"""
     try:
-        wire.pack(factory)
+        size = wire.size(wire.pack(recipe))
     except NotSendable as error:
         advice = (
             "Make that part inside the factory: it is called in the worker. Until then only inline and threads run it."
         )
         return Finding("sendable", "problem", f"{error}.", advice=advice)
-    return Finding("sendable", "ok", "Its recipe can be sent to a worker.")
+    return Finding("sendable", "ok", "Its recipe can be sent to a worker.", {"bytes": size})
 
 
 def own_hash_seed() -> str | None:
     """The hash seed of this process; None if it is a random one, which nobody can know."""
     ours = os.environ.get("PYTHONHASHSEED", "random")
-    return ours if ours.isdigit() else None
+    # The variable may have been set after Python had started; for 0 at least that can be seen.
+    began_with_it = ours.isdigit() and (int(ours) == 0) == (not sys.flags.hash_randomization)
+    return ours if began_with_it else None
 
 
 def another_hash_seed() -> str:

@@ -7,6 +7,7 @@ them, and the process-wide generators in another state each time, as they would 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
@@ -118,17 +119,17 @@ class Trial:
         return Finding(name, "ok", f"{how} it gives the same {_steps(self.steps)}.", {"steps": self.steps})
 
     def _differs(self, name: str, how: str, first: Difference) -> Finding:
-        moment, where = first.moment, str(first)
-        numbers = {"steps": self.steps, "first_difference": moment}
-        return Finding(
-            name, "problem", f"{how} it goes another way: {where} differs.", numbers, self._suspicion(moment)
-        )
+        numbers = {"steps": self.steps, "first_difference": first.moment}
+        sentence = f"{how} it goes another way: {first} differs."
+        return Finding(name, "problem", sentence, numbers, self._suspicion(first))
 
-    def _suspicion(self, moment: int) -> str:
+    def _suspicion(self, first: Difference) -> str:
         if self.look.watch.touched:
             return "It draws from process-wide generators; see there."
-        if moment == 0:
+        if first.moment == 0:
             return f"Its seed does not decide where it starts. {_OWN_GENERATOR}"
+        if first.at_reset:
+            return "A reset() without a seed must go on with the generator it has, and not make a new one."
         return "Something else than seed and actions moves it: time, files, the network, or state that envs share."
 
 
@@ -152,7 +153,7 @@ def _api(look: Look) -> list[Finding]:
     findings = []
     for name in (*good, *(name for name in look.complaints if name not in good)):
         if name in look.complaints:
-            findings.append(Finding(name, "problem", f"{'; '.join(look.complaints[name].values())}."))
+            findings.append(Finding(name, "problem", f"{'. '.join(look.complaints[name].values())}."))
         elif name in look.seen:
             findings.append(Finding(name, "ok", good[name]))
     return findings
@@ -204,12 +205,9 @@ def restart(trial: Trial) -> Finding:
     """Does the same one give the same, once it is reset with its seed again?"""
 
     def second_play() -> dict[int, list[Moment]]:
-        player = make_player(trial.factory, trial.seed)
-        try:
+        with closing(make_player(trial.factory, trial.seed)) as player:
             player.play(trial.steps)
             return {trial.seed: player.play(trial.steps)}
-        finally:
-            player.close()
 
     return trial.compare("restart", "Reset with the same seed in mid-play", second_play)
 

@@ -75,10 +75,7 @@ def look_at(factory: Callable[[], Any], seed: int, steps: int) -> Look:
         except Exception as error:  # of a space, which is the env's own too
             look.stopped = True
             look.complain("spaces", "sample", f"No action could be sampled: {type(error).__name__}: {error}")
-        try:
-            player.close()
-        except Exception as error:
-            look.complain("close", "error", f"close() raised {type(error).__name__}: {error}")
+        player.close()
     return look
 
 
@@ -129,6 +126,11 @@ class Watched:
         self._note("step", about_step(self._env, acting, answer))
         self._see(answer[0])
         return answer
+
+    def close(self) -> None:
+        """Closes the env, if it can be closed."""
+        if callable(close := getattr(self._env, "close", None)):
+            self._watched("close", close)
 
     def _watched(self, name: str, call: Callable[[], Any]) -> Any:
         self._look.seen.add(name)

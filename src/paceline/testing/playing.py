@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,10 +61,9 @@ class Player:
         return other
 
     def close(self) -> None:
-        """Closes the env, if it can be closed."""
-        close = getattr(self.env, "close", None)
-        if callable(close):
-            close()
+        """Closes the env, if it can be closed; what goes wrong there does not change how it played."""
+        with suppress(Exception):
+            self.env.close()
 
     def _reset(self, **seed: int) -> Moment:
         self._seen = self.env.reset(**seed)
@@ -110,11 +110,8 @@ def make_player(factory: Callable[[], Any], seed: int) -> Player:
 
 def played(factory: Callable[[], Any], seed: int, steps: int) -> list[Moment]:
     """Builds an env, plays it, closes it."""
-    player = make_player(factory, seed)
-    try:
+    with closing(make_player(factory, seed)) as player:
         return player.play(steps)
-    finally:
-        player.close()
 
 
 def is_parallel(env: Any) -> bool:
@@ -124,13 +121,18 @@ def is_parallel(env: Any) -> bool:
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two records part: the number of the moment, and the part of it."""
+    """Where two records part: the number of the moment, the part of it, and whether the moment is a reset."""
 
     moment: int
     part: str
+    at_reset: bool
 
     def __str__(self) -> str:
-        return f"the {self.part} of " + ("the first reset" if self.moment == 0 else f"step {self.moment}")
+        if self.moment == 0:
+            return f"the {self.part} of the first reset"
+        return f"the {self.part} of " + (
+            f"the reset after step {self.moment - 1}" if self.at_reset else f"step {self.moment}"
+        )
 
 
 def difference(one: list[Moment], other: list[Moment]) -> Difference | None:
@@ -138,7 +140,7 @@ def difference(one: list[Moment], other: list[Moment]) -> Difference | None:
     for number, (this, that) in enumerate(zip(one, other, strict=True)):
         for part, here, there in zip(PARTS, this, that, strict=True):
             if here != there:
-                return Difference(number, part)
+                return Difference(number, part, at_reset=this[0] == _NOTHING)
     return None
 
 

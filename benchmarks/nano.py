@@ -1,0 +1,146 @@
+"""Members that do next to nothing, so that what is measured is the engine; and pools of them, safe and unsafe.
+
+A module of its own, and a small one: every worker imports it.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from paceline import Pool
+from paceline.engine import host as host_module
+from paceline.engine.host import Host
+from paceline.engine.journal import Journal
+
+
+class Nano:
+    """A member that does nothing, in every way in which a member can be asked."""
+
+    def __init__(self, off: bool = False) -> None:
+        if off:
+            switch_off_here()
+
+    def echo(self, value: Any) -> Any:
+        return value
+
+    def run(self, action: Any, out: Any) -> None:
+        out[...] = action
+
+    def nap(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def blob(self, nbytes: int) -> Any:
+        return np.ones(nbytes, np.uint8)
+
+    def snapshot(self) -> Any:
+        return vars(self)
+
+    def restore(self, state: Any) -> None:
+        vars(self).update(state)
+
+
+class Cart(Nano):
+    """A member that costs what CartPole costs, about 7 µs: its physics in Python, its answer in an array."""
+
+    def __init__(self, off: bool = False) -> None:
+        super().__init__(off)
+        self.x = self.v = self.a = self.w = 0.01
+
+    def _move(self, action: Any) -> bool:
+        force = 10.0 if action > 0.5 else -10.0
+        cos, sin = math.cos(self.a), math.sin(self.a)
+        push = (force + 0.05 * self.w * self.w * sin) / 1.1
+        turn = (9.8 * sin - cos * push) / (0.5 * (4.0 / 3.0 - 0.1 * cos * cos / 1.1))
+        drive = push - 0.05 * turn * cos / 1.1
+        self.x, self.v = self.x + 0.02 * self.v, self.v + 0.02 * drive
+        self.a, self.w = self.a + 0.02 * self.w, self.w + 0.02 * turn
+        done = abs(self.x) > 2.4 or abs(self.a) > 0.21
+        if done:
+            self.x = self.v = self.a = self.w = 0.01
+        return done
+
+    def echo(self, value: Any) -> Any:
+        done = self._move(value)
+        seen = np.array((self.x, self.v, self.a, self.w), np.float32)
+        low, high = seen.min(), seen.max()
+        return seen, float(high - low), done
+
+    def run(self, action: Any, out: Any) -> None:
+        out[...] = self.echo(action)[1]
+
+
+def pool(members: int = 1, workers: int = 1, kind: type[Nano] = Nano, **options: Any) -> Pool:
+    return Pool([kind] * members, backend="process", workers=workers, **options)
+
+
+def by_call(owner: Pool) -> Callable[[], Any]:
+    """One tiny call of one member."""
+    return lambda: owner.call("echo", {0: (1.0,)})
+
+
+def by_port(owner: Pool) -> Callable[[], Any]:
+    """One round trip of everybody through a port."""
+    port = owner.port("run", {"action": ((), np.float64)}, {"out": ((), np.float64)})
+    if isinstance(owner, UnsafePool):
+        port._log = NoLog()
+
+    def ring() -> None:
+        port.post()
+        port.wait()
+
+    return ring
+
+
+def start_worker() -> float:
+    begin = time.perf_counter()
+    with pool() as one:
+        by_call(one)()
+        return time.perf_counter() - begin
+
+
+# -- without the safety net -----------------------------------------------------------------------------
+
+
+class NoJournal(Journal):
+    def add(self, entry: Any, base: Any) -> None: ...
+
+
+class NoLog:
+    def ring(self, asked: Any) -> None: ...
+
+    def served(self, items: Any) -> None: ...
+
+
+class NoIsolation:
+    def run(self, streams: Any, name: str, function: Callable[..., Any], args: Any, keep: bool = True) -> Any:
+        return function(*args)
+
+
+class UnsafePool(Pool):
+    """A pool without its safety net. There is no such switch: here the parts are taken out one by one.
+
+    In main: nothing is journaled, so no snapshot is asked for either, and no call has a deadline. In the worker (a
+    process of its own, so that nobody else is touched): answers are not checked, random streams neither swapped nor
+    watched, and a call's begin is not marked for a deadline. Transport, packing and supervision stay as they are.
+    """
+
+    def __init__(self, kind: type[Nano]) -> None:
+        super().__init__([lambda: kind(off=True)], backend="process")
+        for member in self._crew.members:
+            member.journal, member.snapshots = NoJournal(), False
+
+    def _limit(self, deadline: float | None) -> None:
+        return None
+
+
+def switch_off_here() -> None:
+    """The worker's half. A member's constructor runs there, so it finds the Host that builds it."""
+    (host,) = (thing for thing in gc.get_objects() if type(thing) is Host)
+    host._mark, host._isolation = None, NoIsolation()
+    host_module.check = lambda answer: 0

@@ -1,0 +1,269 @@
+"""The same Host in Ray actors, on this machine or on all machines of a cluster.
+
+    RayWorker.send ── handle.remote(request) ──► RayHost, an actor ──► Host
+           .receive ◄── one ref per request, in order: news, log records, reply ──┘
+
+Ray starts the process, carries the messages and tells of deaths. It restarts and retries nothing: an actor that Ray
+restarts has lost its state and answers all the same. A dead worker's members are rebuilt from our own journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import logging
+import os
+import re
+import select
+import signal
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from paceline.engine import cluster, forkserver, wire
+from paceline.engine.backend import Gone, Reply, Request, Settings
+from paceline.engine.rayhost import RayHost, pack, place
+from paceline.errors import PlanNotMet
+
+_UP_WITHIN = 60.0
+_SLICE = 1.0  # Ray waits in C; between two slices Python sees its signals
+_GRACE = 2.0
+_ASKED, _SHOT = 2.0, 5.0  # seconds that a process may take to end
+_TAIL = 8192
+_MARKS = (":job_id:", ":actor_name:", ":task_name:")  # lines that Ray writes for itself
+
+# No CPU is reserved. How many workers compute at once is our own budget's to say, and one that Ray kept waiting for a
+# free CPU would hang its pool. SPREAD puts them on all nodes in turn even so.
+_OPTIONS = {
+    "num_cpus": 0,
+    "max_restarts": 0,
+    "max_task_retries": 0,
+    "scheduling_strategy": "SPREAD",
+    "enable_task_events": False,
+}
+
+_living: weakref.WeakSet[RayWorker] = weakref.WeakSet()
+
+
+class RayWorker:
+    """Main's end of an actor."""
+
+    backend = "ray"
+    in_process = False
+    shares_memory = False
+    can_kill = True
+
+    def __init__(self, number: int, ray: Any, settings: Settings) -> None:
+        self.number = number
+        self.pid = 0
+        self._ray = ray
+        self._session = cluster.session(ray)
+        self._actor = _actors().options(**_OPTIONS, runtime_env=_environment()).remote(_config(number, settings))
+        self.greeting = self._actor.hello.remote()
+        self._refs: deque[Any] = deque()
+        self._said: deque[Reply] = deque()
+        self._killed = False
+        self._how = "was killed"
+        self._pidfd = -1  # if its process is on this machine
+        self._errors = ""
+        _living.add(self)
+
+    def meet(self) -> None:
+        """Learns who has come up. On this machine, it gets our environment as any child of ours would."""
+        self.pid, where, self._errors = self._ray.get(self.greeting)
+        if where is not None and where == place():
+            with contextlib.suppress(ProcessLookupError):  # gone again; Ray will say so
+                self._pidfd = os.pidfd_open(self.pid)
+            ours = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+            self._actor.adopt.remote({**ours, **_environment()["env_vars"]})
+
+    def send(self, request: Request, descriptor: int | None = None) -> None:
+        if self._killed or not self._connected:
+            return
+        try:
+            self._refs.append(self._actor.handle.remote(pack(request)))
+        except self._ray.exceptions.RayError as error:  # the object store is full, say
+            self.kill()
+            self._how = f"could not be sent a message ({_last_line(str(error))})"
+
+    @property
+    def has_spoken(self) -> bool:
+        """Whether `receive` has something to say at once."""
+        return bool(self._said) or self._killed or not self._connected
+
+    @property
+    def due(self) -> list[Any]:
+        """The ref that the next reply comes by, if one is due."""
+        return [self._refs[0]] if self._refs else []
+
+    def receive(self) -> Reply | None:
+        if not self._said and self._refs and self._connected and self._ray.wait([self._refs[0]], timeout=0)[0]:
+            self._take(self._refs.popleft())
+        if self._said:
+            return self._said.popleft()
+        if self._killed or not self._connected:
+            raise Gone(self._how if self._killed else "went down with its Ray session", self._bury())
+        return None
+
+    def _take(self, ref: Any) -> None:
+        try:
+            news, records, reply = wire.fresh(self._ray.get(ref))
+        except self._ray.exceptions.RayError as error:
+            self.kill()  # it may live on, cut off from us, and there must never be two of it
+            raise Gone(_ending(str(error)), self._bury()) from error
+        for record in records:
+            logger = logging.getLogger(record.name)
+            if logger.isEnabledFor(record.levelno):
+                logger.handle(record)
+        self._said.extend([*(("news", one) for one in news), ("reply", reply)])
+
+    def busy_since(self) -> float | None:
+        return None
+
+    def kill(self) -> None:
+        self._killed = True
+        if self._connected:
+            self._ray.kill(self._actor, no_restart=True)
+
+    def say_goodbye(self) -> None:
+        self.send(("close",))
+
+    def close(self, grace: float) -> None:
+        end = time.monotonic() + grace
+        with contextlib.suppress(Gone):
+            while self._refs and BACKEND.wait([self], max(0.0, end - time.monotonic())):
+                self.receive()
+        self.kill()
+        self._bury()
+
+    @property
+    def _connected(self) -> bool:
+        """Whether the session that the actor was made in is still there. Without one Ray would start a cluster."""
+        return self._session == cluster.session(self._ray)
+
+    def _bury(self) -> str:
+        """Sees the process out and gives the end of what it wrote to stderr, if it was on this machine."""
+        self._refs.clear()
+        if self._pidfd < 0:
+            return ""
+        if not _ended(self._pidfd, _ASKED):  # a stopped process hears nothing of what Ray asks
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            _ended(self._pidfd, _SHOT)
+        os.close(self._pidfd)
+        self._pidfd = -1
+        return _tail(self._errors)
+
+
+def _ended(pidfd: int, timeout: float) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(timeout * 1000))
+
+
+def _tail(path: str) -> str:
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        lines = file.read()[-_TAIL:].decode("utf-8", "replace").splitlines()
+        return "\n".join(line for line in lines if not line.startswith(_MARKS)).strip()
+    return ""
+
+
+def _ending(text: str) -> str:
+    """Ray's obituary, or what it says of a failed start, in a line."""
+    found = re.search(r"exit type: (\w+) Worker exit detail: (.*?)(?: Some common causes.*)?$", text.strip(), re.DOTALL)
+    words = f"{found[1]}: {found[2]}" if found else _last_line(text)
+    return f"died ({words.rstrip('.')})"
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2].strip()
+
+
+class RayBackend:
+    """Workers in Ray actors."""
+
+    name = "ray"
+
+    def start(self, numbers: Sequence[int], settings: Settings) -> list[Any]:
+        ray = cluster.connect()
+        cluster.at_exit(_close_the_living)
+        workers = [RayWorker(number, ray, settings) for number in numbers]
+        try:
+            _await_all(ray, workers)
+        except BaseException as error:
+            for worker in workers:
+                worker.close(0.0)
+            if isinstance(error, ray.exceptions.RayError):
+                raise PlanNotMet(
+                    f"{len(numbers)} Ray workers could not be started: one of them {_ending(str(error))}. "
+                    "Has every node this Python, this paceline, and the same RAY_AUTH_MODE and token?"
+                ) from error
+            raise
+        return workers
+
+    def wait(self, workers: Sequence[Any], timeout: float | None) -> bool:
+        end = time.monotonic() + (1e9 if timeout is None else timeout)
+        while not any(worker.has_spoken for worker in workers):
+            left = end - time.monotonic()
+            if _look(workers, min(_SLICE, max(0.0, left))):
+                return True
+            if left <= 0:
+                return False
+        return True
+
+
+def _look(workers: Sequence[RayWorker], timeout: float) -> bool:
+    due = [ref for worker in workers for ref in worker.due]
+    if not due:
+        time.sleep(timeout)
+        return False
+    return bool(importlib.import_module("ray").wait(due, timeout=timeout)[0])
+
+
+def _await_all(ray: Any, workers: list[RayWorker]) -> None:
+    waiting = [worker.greeting for worker in workers]
+    while waiting:
+        up, waiting = ray.wait(waiting, timeout=_UP_WITHIN)
+        if not up:
+            raise PlanNotMet(
+                f"{len(waiting)} of {len(workers)} Ray workers did not come up in {_UP_WITHIN:g} s; "
+                "`ray status` says what the cluster lacks"
+            )
+    for worker in workers:
+        worker.meet()
+
+
+def _close_the_living() -> None:
+    workers, end = list(_living), time.monotonic() + _GRACE
+    for worker in workers:
+        worker.say_goodbye()
+    for worker in workers:
+        worker.close(max(0.0, end - time.monotonic()))
+
+
+def _config(number: int, settings: Settings) -> dict[str, Any]:
+    return {
+        "number": number,
+        "host": {"seed": settings.seed, "traced": settings.traced, "max_message": settings.max_message},
+        "budget": settings.budget,
+        "sys_path": list(sys.path),
+        "cwd": os.getcwd(),
+        "log_level": logging.getLogger().level,
+    }
+
+
+def _environment() -> dict[str, dict[str, str]]:
+    """What has to be in the environment before the interpreter starts."""
+    return {"env_vars": {**forkserver.ONE_THREAD, "PYTHONHASHSEED": forkserver.hash_seed()}}
+
+
+@functools.cache
+def _actors() -> Any:
+    return importlib.import_module("ray").remote(RayHost)
+
+
+BACKEND = RayBackend()

@@ -1,0 +1,121 @@
+"""The worker's side of Ray: a Host in an actor, in a process that looks like one of the user's main.
+
+handle(request) ──► Host ──► (news of ports, log records, reply): one parcel, so that none can overtake another
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import logging
+import logging.handlers
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from paceline.engine import budget, wire
+from paceline.engine.arrays import plain_arrays
+from paceline.engine.host import Host
+
+Place = tuple[str, str]
+"""The kernel that runs, and the namespace of its pids."""
+
+
+class RayHost:
+    """A Host in an actor."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._number = config["number"]
+        self._member = -1
+        self._news: list[Any] = []
+        self._records = RecordsKept(self._tag)
+        _settle_in(config, self._records)
+        self._host = Host(**config["host"], mark=self._mark, tell=self._news.append)
+
+    def __repr__(self) -> str:
+        return f"worker {self._number}"  # Ray puts this before every line that the process prints
+
+    def hello(self) -> tuple[int, Place | None, str]:
+        """Says which process this is, where, and in which file its stderr ends."""
+        with contextlib.suppress(OSError):
+            return os.getpid(), place(), os.readlink("/proc/self/fd/2")
+        return os.getpid(), None, ""
+
+    def adopt(self, environ: dict[str, str]) -> None:
+        """Takes main's environment over."""
+        os.environ.update(environ)
+
+    def handle(self, parcel: wire.Packed) -> wire.Packed:
+        """Runs one request. Members get copies: the memory of Ray's object store is read-only, and goes away."""
+        request = wire.fresh(parcel)
+        if request[0] == "bind":
+            request = (*request[:-1], plain_arrays(request[-1]))
+        reply = self._host.handle(request)
+        self._member = -1
+        packed = pack((self._news, self._records.kept, reply))
+        self._news.clear()
+        self._records.kept.clear()
+        return packed
+
+    def _mark(self, member: int) -> None:
+        self._member = member
+
+    def _tag(self) -> str:
+        member = f" member {self._member}" if self._member >= 0 else ""
+        return f"worker {self._number} pid {os.getpid()}{member}"
+
+
+class RecordsKept(logging.handlers.QueueHandler):
+    """Keeps log records until the next reply takes them to main, whose own handlers and levels decide there."""
+
+    def __init__(self, tag: Callable[[], str]) -> None:
+        self.kept: list[logging.LogRecord] = []
+        super().__init__(self.kept)  # type: ignore[arg-type]
+        self._tag = tag
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"[{self._tag()}] {super().format(record)}"
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        for name, value in list(vars(record).items()):
+            if not isinstance(value, str | int | float | type(None)):
+                setattr(record, name, str(value))  # what `extra` holds may not be sendable
+        self.kept.append(record)
+
+
+def pack(message: Any) -> wire.Packed:
+    """Packs a message so that Ray's object store takes its large parts as they are."""
+    packed = wire.pack(message)
+    if isinstance(packed, bytes):
+        return packed
+    head, buffers = packed
+    return head, [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
+
+
+def place() -> Place | None:
+    """Where this process runs: where both sides name the same place, a pid means the same process to both."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read(), os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return None
+
+
+def _settle_in(config: dict[str, Any], records: logging.Handler) -> None:
+    """Makes Ray's process look like one of the user's main; what must precede the interpreter is in its runtime_env."""
+    sys.path[:] = config["sys_path"]
+    with contextlib.suppress(OSError):
+        os.chdir(config["cwd"])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is main's to handle
+    faulthandler.enable(file=2, all_threads=True)
+    root = logging.getLogger()
+    root.handlers[:] = [records]
+    root.setLevel(config["log_level"])
+    budget.assign(config["budget"])
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)

@@ -1,0 +1,86 @@
+"""A member's journal, run again in a new place: each entry says how, and what must come out.
+
+call   the method again; a check of the answer must be the same
+told   a member that is not deterministic is told its own answer
+port   the packed inputs again; the last outputs must be the same
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from paceline.engine import wire
+from paceline.engine.isolation import Refusing, Stale, Swapping
+from paceline.engine.journal import outputs_differ
+from paceline.engine.seat import Anew, Seat
+from paceline.errors import MemberExit, ReplayDiverged
+from paceline.seeds import check
+
+_log = logging.getLogger("paceline")
+
+
+def replay(isolation: Swapping | Refusing, seat: Seat, number: int, entry: tuple[Any, ...]) -> None:
+    _WAYS[entry[0]](isolation, seat, number, *entry[1:])
+
+
+def _replay_call(
+    isolation: Swapping | Refusing, seat: Seat, number: int, method: str, packed: wire.Packed, expected: int
+) -> None:
+    try:
+        args = wire.fresh(packed)
+        answer = isolation.run(seat.streams, method, getattr(seat.value, method), args)
+        got = check(answer.answer if type(answer) is Anew else answer)
+    except Stale:
+        raise
+    except Exception as error:
+        got = check(type(error).__qualname__)
+    except SystemExit:
+        got = check(MemberExit.__qualname__)
+    if got != expected:
+        raise ReplayDiverged(_divergence(seat.index, f"call {number}, {method}(),"))
+
+
+def _replay_told(
+    isolation: Swapping | Refusing, seat: Seat, number: int, method: str, packed: wire.Packed, answer: wire.Packed
+) -> None:
+    """A member that is not deterministic is told what it answered; it is never asked again."""
+    recall = getattr(seat.value, "recall", None)
+    if recall is not None:
+        isolation.run(seat.streams, "recall", recall, (method, wire.fresh(packed), wire.fresh(answer)))
+
+
+def _replay_port(
+    isolation: Swapping | Refusing,
+    seat: Seat,
+    number: int,
+    method: str,
+    inputs: list[Any],
+    blanks: list[Any],
+    expected: list[Any],
+) -> None:
+    function = getattr(seat.value, method)
+    outputs = [np.zeros_like(blank) for blank in blanks]
+    for step in range(len(inputs[0]) if inputs else 0):
+        try:
+            isolation.run(seat.streams, method, function, (*(rows[step] for rows in inputs), *outputs))
+        except Stale:
+            raise
+        except Exception as error:  # it raised the first time too, and the caller was told then
+            _log.debug("member %d raised %s again in replay", seat.index, type(error).__name__)
+    if outputs_differ(outputs, expected):
+        raise ReplayDiverged(_divergence(seat.index, f"the last of {len(inputs[0])} runs of {method}()"))
+
+
+_WAYS: dict[str, Callable[..., None]] = {"call": _replay_call, "told": _replay_told, "port": _replay_port}
+
+
+def _divergence(index: int, what: str) -> str:
+    return (
+        f"member {index} was rebuilt after its worker was lost, and {what} gave another answer than before. "
+        "It is not a function of its recipe and its calls (time? network? hash order?); "
+        "`paceline doctor` looks for the cause. Declare it with deterministic=False if that is meant"
+    )

@@ -1,0 +1,39 @@
+"""A member as its host holds it, and what comes back of a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.engine.isolation import Streams
+
+OK, ERROR, STALE = range(3)
+Result = tuple[int, int, Any, int, Any]
+"""(member or item, kind, packed answer or error, check of the answer, where its journal may start anew)"""
+
+
+class Anew:
+    """A member's way to say: what I am now depends on my recipe and this call alone, forget what was before.
+
+    Return `Anew(answer)` from a method (a seeded reset, say) and the caller gets `answer`. With `state`, a rebuild
+    calls the member's `restore(state)` in place of running this call again.
+    """
+
+    __slots__ = ("answer", "state")
+
+    def __init__(self, answer: Any = None, state: Any = None) -> None:
+        self.answer = answer
+        self.state = state
+
+
+class Seat:
+    """One member in its host."""
+
+    __slots__ = ("deterministic", "error", "index", "stale", "streams", "value")
+
+    def __init__(self, index: int, streams: Streams, deterministic: bool) -> None:
+        self.index = index
+        self.streams = streams
+        self.deterministic = deterministic
+        self.value: Any = None
+        self.error: BaseException | None = None  # it could not be built; every call says so
+        self.stale = False  # awaiting its rebuild; what is called meanwhile is called again afterwards

@@ -1,0 +1,262 @@
+"""The doctor finds out of each env what is true of it, and says what to do."""
+
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from paceline import BadInput
+from paceline.doctor import Diagnosis, examine
+
+STEPS = 24
+SHARED = ["spaces", "reset", "step", "sendable", "generators", "aliasing", "again", "restart", "process"]
+ALL = [*SHARED, "twin", "order", "paceline", "snapshot", "cost", "waiting", "plan"]
+
+
+class Walk(gymnasium.Env):
+    """A well-behaved env."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.place = self.np_random.normal(size=2).astype(np.float32)
+        return self.place.copy(), {}
+
+    def step(self, action: Any) -> Any:
+        self.place[action] += self.noise()
+        return self.place.copy(), float(self.place.sum()), bool(abs(self.place).max() > 6), False, {}
+
+    def noise(self) -> float:
+        return float(self.np_random.normal())
+
+
+class SeedsTheGlobals(Walk):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if seed is not None:
+            np.random.seed(seed)
+        return super().reset(seed=seed)
+
+    def noise(self) -> float:
+        return float(np.random.normal())
+
+
+class CountsItself(Walk):
+    """Another one for every one that was built before it and is still alive."""
+
+    alive = 0
+
+    def __init__(self) -> None:
+        CountsItself.alive += 1
+        self.number = CountsItself.alive
+
+    def close(self) -> None:
+        CountsItself.alive -= 1
+
+    def noise(self) -> float:
+        return float(self.number)
+
+
+class Waits(Walk):
+    """Sleeps, and forgets where it was when it is pickled."""
+
+    def noise(self) -> float:
+        time.sleep(0.002)
+        return 0.25
+
+    def __reduce__(self) -> Any:
+        return Waits, ()
+
+
+def problems(diagnosis: Diagnosis) -> set[str]:
+    return {finding.name for finding in diagnosis.problems}
+
+
+def test_a_good_env_is_reproducible() -> None:
+    diagnosis = examine("gym:CartPole-v1", steps=STEPS)
+    assert [finding.name for finding in diagnosis.findings] == ALL
+    assert {finding.verdict for finding in diagnosis.findings} == {"ok"}
+    assert diagnosis.reproducible
+    numbers = diagnosis["cost"].numbers
+    assert numbers.keys() == {f"{what}_seconds" for what in ("step", "reset", "build", "message")} | {
+        "observation_bytes"
+    }
+    assert 0 < numbers["step_seconds"] < numbers["message_seconds"]
+    assert diagnosis["snapshot"].numbers["bytes"] > 0
+
+
+def test_a_diagnosis_is_plain_data() -> None:
+    data = examine(Walk, steps=STEPS, seed=7).to_dict()
+    assert (data["target"], data["steps"], data["seed"], data["reproducible"]) == ("Walk", STEPS, 7, True)
+    assert [finding["name"] for finding in data["findings"]] == ALL
+    assert data["findings"][0].keys() == {"name", "verdict", "sentence", "numbers", "advice"}
+
+
+def test_generators_that_a_reset_seeds_are_still_everybodys() -> None:
+    random.seed(3)
+    np.random.seed(3)
+    before = random.getstate(), np.random.get_state()[1].tobytes()
+    diagnosis = examine(SeedsTheGlobals, steps=STEPS)
+    assert (random.getstate(), np.random.get_state()[1].tobytes()) == before
+    assert problems(diagnosis) == {"generators", "twin"}
+    assert not diagnosis.reproducible
+    assert diagnosis["generators"].numbers == {"reset": ["numpy.random"], "step": ["numpy.random"]}
+    assert "only as long as nobody else draws" in diagnosis["generators"].advice
+    assert "threads refuse it" in diagnosis["paceline"].sentence
+
+
+def test_who_was_built_before_must_not_matter() -> None:
+    diagnosis = examine(CountsItself, steps=STEPS)
+    assert problems(diagnosis) == {"twin", "order", "paceline"}
+    assert not diagnosis.reproducible
+    assert diagnosis["paceline"].numbers == {"first_difference": 1}
+
+
+def test_an_env_that_waits_is_planned_for_threads() -> None:
+    diagnosis = examine(Waits, steps=STEPS)
+    assert diagnosis.reproducible
+    assert "waits for" in diagnosis["waiting"].sentence
+    assert diagnosis["plan"].numbers["backend"] == "thread"
+    assert diagnosis["snapshot"].verdict == "warning"
+    assert "replays" in diagnosis["snapshot"].advice
+
+
+def test_what_cannot_be_sent_stays_here() -> None:
+    lock = threading.Lock()
+
+    def locked() -> Walk:
+        with lock:
+            return Walk()
+
+    diagnosis = examine(locked, steps=STEPS)
+    assert problems(diagnosis) == {"sendable", "process"}
+    assert "<closure lock>" in diagnosis["sendable"].sentence
+    assert diagnosis["paceline"].verdict == "warning"
+    assert diagnosis["plan"].numbers["backend"] == "inline"
+    assert not diagnosis.reproducible  # nobody has seen it in another process
+
+
+def test_an_env_that_cannot_be_played_is_not_reproducible() -> None:
+    class Stumbles(Walk):
+        def noise(self) -> float:
+            raise ValueError("stumbled")
+
+    diagnosis = examine(Stumbles, steps=STEPS)
+    assert [finding.name for finding in diagnosis.findings] == ["spaces", "reset", "step", "sendable"]
+    assert diagnosis["step"].sentence == "step() raised ValueError: stumbled (at step 1)."
+    assert not diagnosis.reproducible
+
+
+# -- targets -------------------------------------------------------------------------------------------
+
+ENVS = """
+from gymnasium.envs.classic_control import CartPoleEnv
+from helper import NAME
+
+class Nested:
+    make = CartPoleEnv
+
+def needs(size): return CartPoleEnv()
+def three(): return 3
+def breaks(): raise OSError(f"no {NAME}")
+instance = CartPoleEnv()
+"""
+
+REGISTERS = """
+import gymnasium
+
+gymnasium.register("Sampled-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv", max_episode_steps=5)
+"""
+
+
+@pytest.fixture
+def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a file of envs, and we are in it."""
+    (tmp_path / "sampled.py").write_text(ENVS)
+    (tmp_path / "helper.py").write_text("NAME = 'display'")
+    (tmp_path / "registers.py").write_text(REGISTERS)
+    (tmp_path / "broken.py").write_text("import nothing_like_it")
+    (tmp_path / "random.py").write_text("")
+    (tmp_path / "relative.py").write_text("from . import other")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_name_in_a_file_is_a_target(sample: Path) -> None:
+    path = list(sys.path)
+    diagnosis = examine("sampled.py:Nested.make", steps=8)
+    assert (diagnosis.subject, diagnosis.reproducible) == ("sampled.py:Nested.make", True)
+    assert sys.path == path
+    assert not {"sampled", "helper"} & set(sys.modules)
+
+
+def test_a_name_in_a_module_is_a_target() -> None:
+    assert examine("gymnasium.envs.classic_control.cartpole:CartPoleEnv", steps=8).problems == ()
+
+
+def test_an_id_that_a_module_registers_is_a_target(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(sample)
+    try:
+        assert examine("registers:Sampled-v0", steps=8).problems == ()
+    finally:
+        gymnasium.registry.pop("Sampled-v0", None)
+
+
+def test_a_file_is_read_again(sample: Path) -> None:
+    for name in ("display", "sound card"):
+        (sample / "helper.py").write_text(f"NAME = {name!r}  # {name}")
+        with pytest.raises(BadInput, match=f"OSError: no {name}"):
+            examine("sampled.py:breaks")
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("CartPole-v7", "knows no env 'CartPole-v7'; close to it: CartPole-v1"),
+        ("gym:Cartpole-v1", "close to it: CartPole-v1"),
+        ("ALE/Zork-v5", "Namespace ALE not found"),
+        ("nobody:Zork-v5", "there is no module 'nobody'"),
+        ("nobody", "write a Gymnasium id"),
+        ("nowhere.py:make", "there is no file nowhere.py"),
+        ("sampled.py", "say which factory in it, as sampled.py:factory; it has Nested, needs, three, breaks"),
+        ("sampled.py:three_", "there is no 'three_' in sampled.py; close to it: three"),
+        ("sampled.py:zzzzzz", "there is no 'zzzzzz' in sampled.py; it has Nested"),
+        ("sampled.py:instance", "is a CartPoleEnv, which cannot be called"),
+        ("sampled.py:needs", "missing 1 required positional argument: 'size'; it is called without arguments"),
+        ("sampled.py:three", "type int, which has no reset() and no step()"),
+        ("sampled.py:breaks", "sampled.py, line 10); make it work in plain Python first"),
+        ("broken.py:make", "No module named 'nothing_like_it'"),
+        ("relative.py:make", "a file of a package is named as package.module:factory"),
+        ("random.py:make", "has the name of the module 'random'"),
+        ("no.such.module:make", "there is no module 'no'"),
+    ],
+)
+def test_a_target_that_cannot_be_loaded_says_what_to_do(sample: Path, target: str, words: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        examine(target)
+    assert words in str(raised.value)
+
+
+def test_agents_that_act_in_turn_are_told_how_to_act_together() -> None:
+    class Turns:
+        agent_iter = last = reset = step = print
+
+    with pytest.raises(BadInput, match="aec_to_parallel"):
+        examine(Turns)
+
+
+def test_progress_is_told() -> None:
+    told: list[str] = []
+    make: Callable[[], Any] = Walk
+    examine(make, steps=1, progress=told.append)
+    assert told[0] == "playing it"
+    assert "timing it" in told
