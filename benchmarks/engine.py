@@ -35,6 +35,7 @@ from paceline.engine import wire
 from paceline.engine.host import Host
 
 HEAVY = ("torch", "ray", "mujoco", "gymnasium")
+PORTED = ((Nano, 1), (Cart, 1), (Cart, 32))
 MEGABYTE = np.zeros(131072)
 
 
@@ -164,19 +165,30 @@ def start_spawned(module: str) -> float:
 
 def safety(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
     """CPU time of main and worker per call with journal, isolation and deadline / the same without them."""
-    for way in (by_call, by_port):
-        for kind in (Nano, Cart):
-            with pool(kind=kind) as safe, UnsafePool(kind) as unsafe:
-                calls = {"on": way(safe), "off": way(unsafe)}
-                count = max(1, int(sizes.block / per_call(calls["off"], sizes.block)))
-                blocks = {"on": cpu_of(calls["on"], safe, count), "off": cpu_of(calls["off"], unsafe, count)}
-                slices = interleave(quiet, blocks, sizes.pairs)
-            name = f"{way.__name__.replace('_', ' ')}, {kind.__name__}: safe / unsafe, CPU"
-            yield ratio_row(name, slices["on"], slices["off"], 1.03)
+    for way, kind, members in ((by_call, Nano, 1), (by_call, Cart, 1), *((by_port, k, n) for k, n in PORTED)):
+        with pool(members, kind=kind) as safe, UnsafePool(kind, members) as unsafe, one_core(safe, unsafe):
+            calls = {"on": way(safe), "off": way(unsafe)}
+            count = max(1, int(sizes.block / per_call(calls["off"], sizes.block)))
+            blocks = {"on": cpu_of(calls["on"], safe, count), "off": cpu_of(calls["off"], unsafe, count)}
+            slices = interleave(quiet, blocks, sizes.pairs)
+        name = f"{members} × {kind.__name__} {way.__name__.replace('_', ' ')}: safe / unsafe, CPU"
+        yield ratio_row(name, slices["on"], slices["off"], 1.03)
+
+
+@contextlib.contextmanager
+def one_core(*owners: Pool) -> Iterator[None]:
+    """Everybody on one core: who waits there yields to the other, so that CPU time is work and not spinning."""
+    allowed = os.sched_getaffinity(0)
+    for pid in (0, *(worker.pid for owner in owners for worker in owner.workers)):
+        os.sched_setaffinity(pid, {max(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def cpu_of(call: Callable[[], Any], owner: Pool, count: int) -> Callable[[], float]:
-    """CPU seconds per call, main's and the worker's. Who spins while the other works is counted in both."""
+    """CPU seconds per call, main's and the worker's."""
     worker = owner.workers[0].pid
 
     def block() -> float:

@@ -130,8 +130,8 @@ class UnsafePool(Pool):
     watched, and a call's begin is not marked for a deadline. Transport, packing and supervision stay as they are.
     """
 
-    def __init__(self, kind: type[Nano]) -> None:
-        super().__init__([lambda: kind(off=True)], backend="process")
+    def __init__(self, kind: type[Nano], members: int) -> None:
+        super().__init__([lambda: kind(off=True)] * members, backend="process")
         for member in self._crew.members:
             member.journal, member.snapshots = NoJournal(), False
 

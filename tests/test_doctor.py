@@ -3,7 +3,6 @@
 import random
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium import spaces
+from subjects import (
+    CountsItself,
+    SeedsTheGlobals,
+    Waits,
+    Walk,
+)
 
 from paceline import BadInput
 from paceline.doctor import Diagnosis, examine
@@ -19,62 +23,6 @@ from paceline.doctor import Diagnosis, examine
 STEPS = 24
 SHARED = ["spaces", "reset", "step", "sendable", "generators", "aliasing", "again", "restart", "process"]
 ALL = [*SHARED, "twin", "order", "paceline", "snapshot", "cost", "waiting", "plan"]
-
-
-class Walk(gymnasium.Env):
-    """A well-behaved env."""
-
-    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    action_space = spaces.Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.place = self.np_random.normal(size=2).astype(np.float32)
-        return self.place.copy(), {}
-
-    def step(self, action: Any) -> Any:
-        self.place[action] += self.noise()
-        return self.place.copy(), float(self.place.sum()), bool(abs(self.place).max() > 6), False, {}
-
-    def noise(self) -> float:
-        return float(self.np_random.normal())
-
-
-class SeedsTheGlobals(Walk):
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        if seed is not None:
-            np.random.seed(seed)
-        return super().reset(seed=seed)
-
-    def noise(self) -> float:
-        return float(np.random.normal())
-
-
-class CountsItself(Walk):
-    """Another one for every one that was built before it and is still alive."""
-
-    alive = 0
-
-    def __init__(self) -> None:
-        CountsItself.alive += 1
-        self.number = CountsItself.alive
-
-    def close(self) -> None:
-        CountsItself.alive -= 1
-
-    def noise(self) -> float:
-        return float(self.number)
-
-
-class Waits(Walk):
-    """Sleeps, and forgets where it was when it is pickled."""
-
-    def noise(self) -> float:
-        time.sleep(0.002)
-        return 0.25
-
-    def __reduce__(self) -> Any:
-        return Waits, ()
 
 
 def problems(diagnosis: Diagnosis) -> set[str]:
@@ -185,7 +133,8 @@ def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "helper.py").write_text("NAME = 'display'")
     (tmp_path / "registers.py").write_text(REGISTERS)
     (tmp_path / "broken.py").write_text("import nothing_like_it")
-    (tmp_path / "random.py").write_text("")
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "random.py").write_text("")
     (tmp_path / "relative.py").write_text("from . import other")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -236,7 +185,7 @@ def test_a_file_is_read_again(sample: Path) -> None:
         ("sampled.py:breaks", "sampled.py, line 10); make it work in plain Python first"),
         ("broken.py:make", "No module named 'nothing_like_it'"),
         ("relative.py:make", "a file of a package is named as package.module:factory"),
-        ("random.py:make", "has the name of the module 'random'"),
+        ("odd/random.py:make", "has the name of the module 'random'"),
         ("no.such.module:make", "there is no module 'no'"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from importlib.metadata import version as _version
 
-from paceline.engine import Anew, Budget, Handle, Plan, Pool, Port, Trace
+from paceline.engine import HERE, Anew, Budget, Event, Handle, Outcome, Plan, Pool, Port, Trace, WorkerInfo
 from paceline.errors import (
     BadInput,
     CallTimeout,
@@ -22,15 +22,18 @@ from paceline.seeds import digest, seed_of
 __version__ = _version("paceline")
 
 __all__ = [
+    "HERE",
     "Anew",
     "BadInput",
     "Budget",
     "CallTimeout",
     "Closed",
+    "Event",
     "Handle",
     "MemberExit",
     "NotSendable",
     "PacelineError",
+    "Outcome",
     "Plan",
     "PlanNotMet",
     "Pool",
@@ -40,6 +43,7 @@ __all__ = [
     "SharedRandomness",
     "TooLarge",
     "Trace",
+    "WorkerInfo",
     "WorkerLost",
     "digest",
     "seed_of",
