@@ -166,7 +166,7 @@ def start_spawned(module: str) -> float:
 def safety(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
     """CPU time of main and worker per call with journal, isolation and deadline / the same without them."""
     for way, kind, members in ((by_call, Nano, 1), (by_call, Cart, 1), *((by_port, k, n) for k, n in PORTED)):
-        with pool(members, kind=kind) as safe, UnsafePool(kind, members) as unsafe, one_core(safe, unsafe):
+        with pool(members, kind=kind) as safe, UnsafePool(kind, members) as unsafe:
             calls = {"on": way(safe), "off": way(unsafe)}
             count = max(1, int(sizes.block / per_call(calls["off"], sizes.block)))
             blocks = {"on": cpu_of(calls["on"], safe, count), "off": cpu_of(calls["off"], unsafe, count)}
@@ -175,20 +175,8 @@ def safety(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
         yield ratio_row(name, slices["on"], slices["off"], 1.03)
 
 
-@contextlib.contextmanager
-def one_core(*owners: Pool) -> Iterator[None]:
-    """Everybody on one core: who waits there yields to the other, so that CPU time is work and not spinning."""
-    allowed = os.sched_getaffinity(0)
-    for pid in (0, *(worker.pid for owner in owners for worker in owner.workers)):
-        os.sched_setaffinity(pid, {max(allowed)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, allowed)
-
-
 def cpu_of(call: Callable[[], Any], owner: Pool, count: int) -> Callable[[], float]:
-    """CPU seconds per call, main's and the worker's."""
+    """CPU seconds per call, main's and the worker's; who spins while the other works counts too."""
     worker = owner.workers[0].pid
 
     def block() -> float:
@@ -234,7 +222,7 @@ def call_in_a_host() -> Callable[[], Any]:
 
 def guards(call: Callable[[], Any]) -> int:
     """Counts the lines of the engine that ask for a trace while `call` runs."""
-    asks = re.compile(r"\bif .*(trace is not None|_traced\b)")
+    asks = re.compile(r"\bif .*(trace is not None|\btraced\b)")
     seen = 0
 
     def watch(frame: Any, event: str, _: Any) -> Any:

@@ -243,7 +243,7 @@ def ratio_row(
     ratios = ours.over(peer)
     met = "" if aim is None else _verdict(ratios, ratios.median() <= aim)
     stated = "" if aim is None else f"≤ {aim:g}"
-    value = _spread(ratios, lambda x: f"{x:.3f}")
+    value = _spread(ratios, "{:.3g}".format)
     return Row(measure, value, stated, met, _counted(ratios), show(ours.median()), show(peer.median()))
 
 

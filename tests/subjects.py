@@ -174,6 +174,7 @@ class CountsItself(Walk):
     alive = 0
 
     def __init__(self) -> None:
+        super().__init__()
         CountsItself.alive += 1
         self.number = CountsItself.alive
 
@@ -188,7 +189,7 @@ class Waits(Walk):
     """Sleeps, and forgets where it was when it is pickled."""
 
     def noise(self) -> float:
-        time.sleep(0.002)
+        time.sleep(0.001)
         return 0.25
 
     def __reduce__(self) -> Any:

@@ -326,7 +326,6 @@ def test_a_killed_worker_changes_nothing(how: str, ending: str) -> None:
 def test_a_hang_is_ended_and_changes_nothing(how: str) -> None:
     answers, deaths = lost(hang_at(Counter, call=4, how=how), deadline=0.5)
     assert answers == count(Counter, "inline", 1)
-    assert len(deaths) == 1
     assert "overran its deadline" in deaths[0]
 
 
