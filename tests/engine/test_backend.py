@@ -85,4 +85,4 @@ def test_a_trace_shows_calls_waits_and_rebuilds(killable: str, tmp_path: Path) -
     assert {"call", "wait", "rebuild", "build", "start", "map"} <= kinds
     assert any(event["ph"] == "X" and "add" in event["name"] and event["args"].get("member") == 1 for event in events)
     assert any(str(pid) in json.dumps(events) for pid in pids)
-    assert "busy" in trace.summary()
+    assert "Busy share" in trace.summary()

@@ -13,6 +13,7 @@ from typing import Any
 
 from paceline.engine import wire
 from paceline.engine.seat import ERROR, OK, Result
+from paceline.errors import Closed
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Request:
 class Handle:
     """The answers to one `post`, as they come in. `wait` gives them all, in member order."""
 
-    def __init__(self, pump: Callable[[float | None], None], expected: Iterable[int]) -> None:
+    def __init__(self, pump: Callable[[float | None], bool], expected: Iterable[int]) -> None:
         self._pump = pump
         self._expected = list(expected)
         self._results: dict[int, Result] = {}
@@ -110,7 +111,7 @@ class Handle:
             left = None if end is None else end - monotonic()
             if left is not None and left <= 0:
                 break
-            self._pump(left)
+            self._go_on(left)
         return [member for member in self._expected if member in self._results]
 
     def outcomes(self, members: Iterable[int] | None = None) -> dict[int, Outcome]:
@@ -129,7 +130,14 @@ class Handle:
     def finish(self) -> None:
         """Waits for everybody, and raises nothing."""
         while not self.done:
-            self._pump(None)
+            self._go_on(None)
+
+    def _go_on(self, timeout: float | None) -> None:
+        if not self._pump(timeout) and not self.done:
+            raise Closed(f"the pool was closed before members {self._missing()} had answered")
+
+    def _missing(self) -> list[int]:
+        return [member for member in self._expected if member not in self._results]
 
     def failures(self) -> dict[int, BaseException]:
         """The errors so far, in member order."""

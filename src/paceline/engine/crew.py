@@ -167,17 +167,26 @@ class Crew:
 
     # -- hearing --------------------------------------------------------------------------------------
 
-    def pump(self, timeout: float | None = None) -> None:
-        """Takes in what has come; if nothing has, waits for something, `timeout` seconds at the most."""
+    def pump(self, timeout: float | None = None) -> bool:
+        """Takes in what has come; if nothing has, waits for something, `timeout` seconds at the most.
+
+        Returns False if nothing is under way, so that nothing can come.
+        """
+        try:
+            return self._pump(timeout)
+        except KeyboardInterrupt as interrupt:
+            raise interrupt.with_traceback(None) from None  # the user's own lines matter, not where we slept
+
+    def _pump(self, timeout: float | None) -> bool:
         here = self.slots[HERE]
         if here.busy:
             for slot in self._busy():
                 self._collect(slot)
             self._collect(here, most=1)
-            return
+            return True
         busy = self._busy()
         if not busy:
-            return
+            return False
         begin = perf_counter() if self.trace is not None else 0.0
         limit = self.recovery.time_left(busy, timeout)
         in_time = busy[0].backend.wait([slot.worker for slot in busy], limit)
@@ -189,6 +198,7 @@ class Crew:
             self.recovery.kill_the_overdue(busy)
         if self.aside.tainted and not self.busy:
             self.aside.leave_threads()
+        return True
 
     @property
     def busy(self) -> bool:

@@ -173,7 +173,7 @@ class Port:
         for slot, mine in self._by_slot(items, everyone):
             self.rung[slot.number] = now
             worker = slot.worker
-            if worker is not None and worker.rings and not slot.queue and not slot.inflight:
+            if worker is not None and worker.rings and not slot.busy and self._crew.trace is None:
                 for item in mine:
                     self._asked_bytes[item] = 1
                 publish()

@@ -125,7 +125,7 @@ class Trial:
 
     def _suspicion(self, first: Difference) -> str:
         if self.look.watch.touched:
-            return "It draws from process-wide generators; see there."
+            return "It draws from process-wide generators: see the finding of that name."
         if first.moment == 0:
             return f"Its seed does not decide where it starts. {_OWN_GENERATOR}"
         if first.at_reset:
