@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import secrets
+import tempfile
+from collections.abc import Iterator
 
 import pytest
 
@@ -28,3 +32,29 @@ def killable(request: pytest.FixtureRequest) -> str:
     if name == "ray":
         request.getfixturevalue("ray_cluster")
     return name
+
+
+# Before Ray is imported by anybody: it listens on this machine only, and its token is the session's own, in no file.
+os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+os.environ.setdefault("RAY_AUTH_MODE", "token")
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[str]:
+    """A real Ray cluster on this machine, one per session. Gives its address."""
+    import ray
+
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as directory:
+        context = ray.init(
+            address="local",
+            num_cpus=2,
+            object_store_memory=256 << 20,
+            include_dashboard=False,
+            logging_level=logging.ERROR,
+            log_to_driver=False,
+            _temp_dir=directory,
+            _system_config={"worker_niceness": 0, "prestart_worker_first_driver": False},
+        )
+        yield context.address_info["gcs_address"]
+        ray.shutdown()

@@ -120,9 +120,8 @@ def verdicts(factory: Callable[[], Any]) -> dict[str, str]:
     return {finding.name: finding.sentence for finding in check_env(factory, steps=STEPS).problems}
 
 
-@pytest.mark.parametrize("factory", [Walk, partial(gymnasium.make, "CartPole-v1")], ids=["class", "partial"])
-def test_a_good_env_passes(factory: Callable[[], Any]) -> None:
-    report = check_env(factory, steps=STEPS)
+def test_a_good_env_passes() -> None:
+    report = check_env(partial(gymnasium.make, "CartPole-v1"), steps=STEPS)
     report.raise_for_problems()
     assert {finding.verdict for finding in report.findings} == {"ok"}
     assert report["again"].numbers == {"steps": STEPS}
@@ -267,9 +266,8 @@ def test_masks_are_kept() -> None:
 BOX = spaces.Box(-1, 1, (3,), np.float64)
 
 
-@pytest.mark.parametrize("observations", [BOX, [np.ones(3), np.zeros(3)]], ids=["space", "sequence"])
-def test_a_good_policy_passes(observations: Any) -> None:
-    report = check_policy(Noisy, observations)
+def test_a_good_policy_passes() -> None:
+    report = check_policy(Noisy, [np.ones(3), np.zeros(3)])
     report.raise_for_problems()
     assert {f.name for f in report.findings} >= {"again", "restart", "process", "snapshot", "batch"}
 

@@ -511,3 +511,68 @@ def test_a_lost_fork_server_is_replaced() -> None:
                 os.kill(psutil.Process(pool.workers[0].pid).ppid(), signal.SIGKILL)
             calls = {0: (float(turn),)}
             assert paceline.digest(pool.call("step", calls)) == paceline.digest(plain.call("step", calls))
+
+
+def test_from_a_real_notebook() -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    cells = [
+        "from paceline import Pool\nclass Cell:\n    def __init__(self, n): self.n = n\n    def twin(self): return Cell(self.n)",
+        "factor = 3\npool = Pool([lambda n=n: Cell(n * factor) for n in range(3)], backend='process', workers=2)",
+        "twins = pool.call('twin')\nprint([type(t) is Cell for t in twins.values()], [t.n for t in twins.values()])",
+        "print(pool.map(lambda x: x + factor, [1, 2])); pool.close()",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    text = "".join(output.get("text", "") for cell in notebook.cells for output in cell.outputs)
+    assert "[True, True, True] [0, 3, 6]" in text
+    assert "[4, 5]" in text
+
+
+def test_under_auto_a_worker_that_cannot_be_kept_gives_its_members_away(tmp_path: Path) -> None:
+    """Workers die in building as long as there are two of them, as they would when memory is short."""
+
+    class Hungry(Walker):
+        def __init__(self, start: int) -> None:
+            super().__init__(start)
+            others = [path for path in tmp_path.iterdir() if psutil.pid_exists(int(path.name))]
+            if start == 1 and others and str(os.getpid()) not in {path.name for path in others}:
+                os.kill(os.getpid(), signal.SIGKILL)
+            (tmp_path / str(os.getpid())).touch()
+            time.sleep(0.2 * start)
+
+    with Pool([partial(Hungry, n) for n in range(2)], backend="auto", workers=2, isolate=True) as pool:
+        with Pool([partial(Walker, n) for n in range(2)]) as plain:
+            calls = {n: (1.0,) for n in range(2)}
+            assert paceline.digest(pool.call("step", calls)) == paceline.digest(plain.call("step", calls))
+        assert any(event.kind == "shrunk" for event in pool.events)
+        assert len([worker for worker in pool.workers if worker.members]) == 1
+
+
+def test_an_explicit_plan_that_can_no_longer_be_met_is_a_clear_error(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        import os, resource, sys
+        from paceline import Pool, PlanNotMet
+        class Counter:
+            n = 0
+            def add(self): self.n += 1; return self.n
+            def row(self, out): out[...] = self.add()
+        with Pool([Counter] * 2, backend="process", workers=2) as pool:
+            port = pool.port("row", {}, {"out": ((), "i8")})
+            port.post(); port.wait(); pool.call("add")
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (8, hard))
+            os.kill(pool.workers[0].pid, 9)
+            for attempt in (lambda: pool.call("add"), lambda: (port.post(), port.wait())):
+                try:
+                    attempt()
+                except PlanNotMet as error:
+                    print("open files" in str(error))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            print(pool.call("add"))
+        """,
+    )
+    assert done.stdout == "True\nTrue\n{0: 3, 1: 5}\n", done.stderr

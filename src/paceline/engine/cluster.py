@@ -19,13 +19,15 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from paceline.errors import PlanNotMet
 
 _OLDEST = (2, 59)  # the first Ray whose local clusters ask for a token
+_SHUN = 60.0
 _NO_TOKEN = (
     "Ray runs without authentication here: whoever reaches its ports can run code as you. Unset RAY_AUTH_MODE, or set "
     "it to 'token' on every node and here (`ray get-auth-token --generate` makes the token). If nobody else can reach "
@@ -34,6 +36,7 @@ _NO_TOKEN = (
 
 _log = logging.getLogger("paceline")
 _directory = ""  # of the cluster that we have started
+_shunned: dict[str, float] = {}  # node → until when
 
 
 def connect() -> Any:
@@ -71,6 +74,22 @@ def session(ray: Any) -> tuple[str, str] | None:
         return None
     context = ray.get_runtime_context()
     return context.get_node_id(), context.get_job_id()
+
+
+def choose_node(ray: Any, workers: Mapping[str, int]) -> str:
+    """The node with the fewest workers per CPU; one that is shunned only if there is no other."""
+    now = time.monotonic()
+    cpus: dict[str, float] = {n["NodeID"]: n["Resources"].get("CPU", 0.0) for n in ray.nodes() if n["Alive"]}
+
+    def rank(node: str) -> tuple[bool, float, str]:
+        return _shunned.get(node, 0.0) > now, (workers.get(node, 0) + 1) / max(cpus[node], 0.01), node
+
+    return min(cpus, key=rank)
+
+
+def shun(node: str) -> None:
+    """Avoids a node that has just lost a worker, and maybe itself: Ray takes a while to see that a node is dead."""
+    _shunned[node] = time.monotonic() + _SHUN
 
 
 def _check_authentication() -> None:

@@ -24,7 +24,7 @@ from paceline.engine.recovery import Recovery
 from paceline.engine.roster import HERE, Event, Member, Slot
 from paceline.engine.seat import ERROR, OK, STALE, Result
 from paceline.engine.trace import Trace
-from paceline.errors import SharedRandomness
+from paceline.errors import PlanNotMet, SharedRandomness
 
 if TYPE_CHECKING:
     from paceline.engine.pilot import Pilot
@@ -73,18 +73,24 @@ class Crew:
 
     # -- asking ---------------------------------------------------------------------------------------
 
-    def submit(self, slot: Slot, request: Request, *, first: bool = False) -> None:
+    def submit(self, slot: Slot, request: Request) -> None:
         """Puts a request in its slot's queue and sends what may be sent."""
-        if slot.worker is None:
-            self.start([slot])
-            self._adopt(slot)
-        (slot.queue.appendleft if first else slot.queue.append)(request)
+        slot.queue.append(request)
+        if slot.worker is None and not self._reopen(slot):
+            return
         self.feed(slot)
 
-    def _adopt(self, slot: Slot) -> None:
+    def _reopen(self, slot: Slot) -> bool:
+        """Starts the worker of a slot that has none, or has lost its own; whoever asks is told if that fails."""
+        try:
+            self.start([slot])
+        except PlanNotMet as error:
+            self.recovery.without(slot, error)
+            return False
         if slot.orphaned:
             slot.orphaned = False
             self.recovery.settle_in(slot)
+        return True
 
     def start(self, slots: Iterable[Slot]) -> None:
         """Starts the workers of these slots, all at once."""

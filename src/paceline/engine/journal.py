@@ -160,7 +160,7 @@ class PortLog:
             array[place].copy() if isinstance(place, slice) else np.array(array[place]) for array in self._outputs
         ]
         expected = [np.array(last[_rows(place)]) for last in self._last] if self._trusted[item] else []
-        return "port", self._method, inputs, blanks, expected
+        return "port", self._method, len(steps), inputs, blanks, expected
 
     def _steps(self, item: int) -> Array:
         begin = self._begin[item]

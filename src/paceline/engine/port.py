@@ -376,9 +376,14 @@ class Port:
                 else:
                     self._log.served([item])
 
-    def rings_again(self, slot: Slot) -> list[Request]:
-        """What a new worker has to be asked again."""
-        pending = self._pending(slot)
+    def abandon(self, slot: Slot, error: BaseException) -> None:
+        """There is no worker any more, and none can be had: whoever waits is told."""
+        for item in self._pending(slot):
+            self._give_up(item, error)
+
+    def rings_again(self, slot: Slot, members: set[int] | None = None) -> list[Request]:
+        """What a new worker has to be asked again (of these members only)."""
+        pending = [item for item in self._pending(slot) if members is None or self._members[item] in members]
         for item in pending:
             self._asked_bytes[item] = 0
         if not pending:

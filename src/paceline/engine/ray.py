@@ -20,7 +20,7 @@ import signal
 import sys
 import time
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,15 +36,11 @@ _ASKED, _SHOT = 2.0, 5.0  # seconds that a process may take to end
 _TAIL = 8192
 _MARKS = (":job_id:", ":actor_name:", ":task_name:")  # lines that Ray writes for itself
 
-# No CPU is reserved. How many workers compute at once is our own budget's to say, and one that Ray kept waiting for a
-# free CPU would hang its pool. SPREAD puts them on all nodes in turn even so.
-_OPTIONS = {
-    "num_cpus": 0,
-    "max_restarts": 0,
-    "max_task_retries": 0,
-    "scheduling_strategy": "SPREAD",
-    "enable_task_events": False,
-}
+_EXIT = re.compile(r"exit type: (\w+) Worker exit detail: (.*?)(?: Some common causes.*)?$", re.DOTALL)
+
+# No CPU is reserved: how many workers compute at once is our own budget's to say, and one that Ray kept waiting for a
+# free CPU would hang its pool. Nor does Ray spread actors without CPUs evenly, so we say where each goes.
+_OPTIONS = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0, "enable_task_events": False}
 
 _living: weakref.WeakSet[RayWorker] = weakref.WeakSet()
 
@@ -62,7 +58,8 @@ class RayWorker:
         self.pid = 0
         self._ray = ray
         self._session = cluster.session(ray)
-        self._actor = _actors().options(**_OPTIONS, runtime_env=_environment()).remote(_config(number, settings))
+        self.node: str = cluster.choose_node(ray, Counter(worker.node for worker in _living))
+        self._actor = _actors().options(**_options(self.node)).remote(_config(number, settings))
         self.greeting = self._actor.hello.remote()
         self._refs: deque[Any] = deque()
         self._said: deque[Reply] = deque()
@@ -72,14 +69,28 @@ class RayWorker:
         self._errors = ""
         _living.add(self)
 
-    def meet(self) -> None:
-        """Learns who has come up. On this machine, it gets our environment as any child of ours would."""
-        self.pid, where, self._errors = self._ray.get(self.greeting)
+    def meet(self, tries_left: int) -> bool:
+        """Learns who has come up. False if it died on the way, as it does on a node that nobody knows to be dead."""
+        try:
+            self.pid, where, self._errors = self._ray.get(self.greeting)
+        except self._ray.exceptions.RayError as error:
+            self._die(str(error))
+            if tries_left and not getattr(error, "actor_init_failed", True):
+                return False
+            raise PlanNotMet(
+                f"Ray worker {self.number} could not be started: it {_ending(str(error))}. "
+                "Has every node this Python, this paceline, and the same RAY_AUTH_MODE and token?"
+            ) from error
         if where is not None and where == place():
-            with contextlib.suppress(ProcessLookupError):  # gone again; Ray will say so
-                self._pidfd = os.pidfd_open(self.pid)
-            ours = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-            self._actor.adopt.remote({**ours, **_environment()["env_vars"]})
+            self._settle_here()
+        return True
+
+    def _settle_here(self) -> None:
+        """On this machine its process can be watched, and gets our environment as any child of ours would."""
+        with contextlib.suppress(ProcessLookupError):  # gone again; Ray will say so
+            self._pidfd = os.pidfd_open(self.pid)
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        self._actor.adopt.remote({**ours, **_environment()})
 
     def send(self, request: Request, descriptor: int | None = None) -> None:
         if self._killed or not self._connected:
@@ -113,8 +124,7 @@ class RayWorker:
         try:
             news, records, reply = wire.fresh(self._ray.get(ref))
         except self._ray.exceptions.RayError as error:
-            self.kill()  # it may live on, cut off from us, and there must never be two of it
-            raise Gone(_ending(str(error)), self._bury()) from error
+            raise Gone(_ending(str(error)), self._die(str(error))) from error
         for record in records:
             logger = logging.getLogger(record.name)
             if logger.isEnabledFor(record.levelno):
@@ -145,9 +155,16 @@ class RayWorker:
         """Whether the session that the actor was made in is still there. Without one Ray would start a cluster."""
         return self._session == cluster.session(self._ray)
 
+    def _die(self, obituary: str) -> str:
+        if not self._killed and not _EXIT.search(obituary):  # then nobody on its node was left to say how
+            cluster.shun(self.node)
+        self.kill()  # it may live on, cut off from us, and there must never be two of it
+        return self._bury()
+
     def _bury(self) -> str:
         """Sees the process out and gives the end of what it wrote to stderr, if it was on this machine."""
         self._refs.clear()
+        _living.discard(self)
         if self._pidfd < 0:
             return ""
         if not _ended(self._pidfd, _ASKED):  # a stopped process hears nothing of what Ray asks
@@ -167,16 +184,17 @@ def _ended(pidfd: int, timeout: float) -> bool:
 
 def _tail(path: str) -> str:
     with contextlib.suppress(OSError), open(path, "rb") as file:
-        lines = file.read()[-_TAIL:].decode("utf-8", "replace").splitlines()
+        file.seek(max(0, os.path.getsize(path) - _TAIL))
+        lines = file.read().decode("utf-8", "replace").splitlines()
         return "\n".join(line for line in lines if not line.startswith(_MARKS)).strip()
     return ""
 
 
 def _ending(text: str) -> str:
     """Ray's obituary, or what it says of a failed start, in a line."""
-    found = re.search(r"exit type: (\w+) Worker exit detail: (.*?)(?: Some common causes.*)?$", text.strip(), re.DOTALL)
+    found = _EXIT.search(text.strip())
     words = f"{found[1]}: {found[2]}" if found else _last_line(text)
-    return f"died ({words.rstrip('.')})"
+    return f"died ({words[:300].rstrip('.')})"
 
 
 def _last_line(text: str) -> str:
@@ -191,19 +209,18 @@ class RayBackend:
     def start(self, numbers: Sequence[int], settings: Settings) -> list[Any]:
         ray = cluster.connect()
         cluster.at_exit(_close_the_living)
-        workers = [RayWorker(number, ray, settings) for number in numbers]
+        up: dict[int, RayWorker] = {}
+        coming: list[RayWorker] = []
         try:
-            _await_all(ray, workers)
-        except BaseException as error:
-            for worker in workers:
+            for tries_left in (2, 1, 0):
+                coming = [RayWorker(number, ray, settings) for number in numbers if number not in up]
+                _await_all(ray, coming)
+                up.update({worker.number: worker for worker in coming if worker.meet(tries_left)})
+        except BaseException:
+            for worker in {*up.values(), *coming}:
                 worker.close(0.0)
-            if isinstance(error, ray.exceptions.RayError):
-                raise PlanNotMet(
-                    f"{len(numbers)} Ray workers could not be started: one of them {_ending(str(error))}. "
-                    "Has every node this Python, this paceline, and the same RAY_AUTH_MODE and token?"
-                ) from error
             raise
-        return workers
+        return [up[number] for number in numbers]
 
     def wait(self, workers: Sequence[Any], timeout: float | None) -> bool:
         end = time.monotonic() + (1e9 if timeout is None else timeout)
@@ -233,8 +250,6 @@ def _await_all(ray: Any, workers: list[RayWorker]) -> None:
                 f"{len(waiting)} of {len(workers)} Ray workers did not come up in {_UP_WITHIN:g} s; "
                 "`ray status` says what the cluster lacks"
             )
-    for worker in workers:
-        worker.meet()
 
 
 def _close_the_living() -> None:
@@ -256,9 +271,18 @@ def _config(number: int, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _environment() -> dict[str, dict[str, str]]:
+def _environment() -> dict[str, str]:
     """What has to be in the environment before the interpreter starts."""
-    return {"env_vars": {**forkserver.ONE_THREAD, "PYTHONHASHSEED": forkserver.hash_seed()}}
+    return {**forkserver.ONE_THREAD, "PYTHONHASHSEED": forkserver.hash_seed()}
+
+
+def _options(node: str) -> dict[str, Any]:
+    strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
+    return {
+        **_OPTIONS,
+        "runtime_env": {"env_vars": _environment()},
+        "scheduling_strategy": strategies.NodeAffinitySchedulingStrategy(node, soft=True),
+    }
 
 
 @functools.cache

@@ -92,13 +92,18 @@ class Recovery:
         slot.redo, slot.overdue = None, None
         slot.inflight.clear()
         slot.queue = deque([*again, *(request for request in waiting if request.op in _ASKED_AGAIN)])
-        self._refill(slot)
+        neighbour = self._neighbour(slot)
+        if slot.unkeepable and neighbour is not None:
+            slot.unkeepable = False
+            self._shrink(slot, neighbour, PlanNotMet("it died again and again while its members were built"))
+        else:
+            self._refill(slot)
 
     def _refill(self, slot: Slot) -> None:
         try:
             self._crew.start([slot])
         except PlanNotMet as error:
-            self._without(slot, error)
+            self.without(slot, error)
             return
         self.settle_in(slot)
         self._crew.feed(slot)
@@ -141,7 +146,12 @@ class Recovery:
             return
         member = self._crew.members[next(iter(victim.items))]
         member.build_tries += 1
-        if member.build_tries >= self._crew.restarts:
+        if member.build_tries < self._crew.restarts:
+            return
+        if self._crew.shrinks and self._neighbour(slot) is not None:
+            # Too many workers for the memory, perhaps: with one less the others have more.
+            slot.unkeepable, member.build_tries = True, 0
+        else:
             member.lost = verdict(member.index, victim.call_name())
             self._crew.built(member, (member.index, ERROR, member.lost, 0, None), "")
 
@@ -161,32 +171,41 @@ class Recovery:
         why = f" (overran its deadline of {slot.overdue:g} s)" if slot.overdue is not None else ""
         return f"worker {slot.number} ({dead.backend}, pid {dead.pid}) {gone.how}{why} while it ran {doing}: rebuilding"
 
-    def _without(self, slot: Slot, error: PlanNotMet) -> None:
+    def without(self, slot: Slot, error: PlanNotMet) -> None:
         """No worker can be had for this slot: shrink if the plan leaves that to us, else say so to whoever asked."""
-        if not self._crew.shrinks:
-            slot.orphaned = True
-            requests, slot.queue = list(slot.queue), deque()
-            for request in requests:
-                for index in request.items:
-                    self._crew.give(request, (index, ERROR, error, 0, None), "")
+        if self._crew.shrinks:
+            self._shrink(slot, self._neighbour(slot) or self._crew.slots[HERE], error)
             return
-        target = next(
-            (s for s in self._crew.slots.values() if s.worker is not None and s.number != HERE), self._crew.slots[HERE]
-        )
-        self._crew.note(
-            "shrunk", f"worker {slot.number} could not be kept ({error}); its members go to worker {target.number}"
-        )
-        self._crew.start([target])
-        moving = [member for member in self._crew.members if member.slot == slot.number]
-        self._crew.epoch += 1
+        slot.orphaned = True
+        requests, slot.queue = list(slot.queue), deque()
+        for request in requests:
+            for index in request.items:
+                self._crew.give(request, (index, ERROR, error, 0, None), "")
+        for member in self._crew.members:
+            if member.slot == slot.number and member.awaited is not None:
+                self._crew.built(member, (member.index, ERROR, error, 0, None), "")
+        for port in self._crew.ports.values():
+            port.abandon(slot, error)
+
+    def _neighbour(self, slot: Slot) -> Slot | None:
+        others = (s for s in self._crew.slots.values() if s.worker is not None and s.number not in (HERE, slot.number))
+        return next(others, None)
+
+    def _shrink(self, slot: Slot, target: Slot, error: PlanNotMet) -> None:
+        """The members, and whatever was asked of them, go to another slot."""
+        crew = self._crew
+        crew.note("shrunk", f"worker {slot.number} could not be kept ({error}); its members go to {target.number}")
+        crew.start([target])
+        moving = [member for member in crew.members if member.slot == slot.number and member.lost is None]
+        crew.epoch += 1
         for member in moving:
             member.slot = target.number
         if moving:
-            target.queue.append(self._crew.building(moving))
-        for number, port in self._crew.ports.items():
+            target.queue.append(crew.building(moving))
+        for number, port in crew.ports.items():
             if port.lives_on(target):
                 target.queue.append(Request("bind", {}, method=number))
-                target.queue.extend(port.rings_again(target))
+                target.queue.extend(port.rings_again(target, {member.index for member in moving}))
         target.queue.extend(slot.queue)
         slot.queue.clear()
-        self._crew.feed(target)
+        crew.feed(target)

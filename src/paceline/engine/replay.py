@@ -58,13 +58,14 @@ def _replay_port(
     seat: Seat,
     number: int,
     method: str,
+    steps: int,
     inputs: list[Any],
     blanks: list[Any],
     expected: list[Any],
 ) -> None:
     function = getattr(seat.value, method)
-    outputs = [np.zeros_like(blank) for blank in blanks]
-    for step in range(len(inputs[0]) if inputs else 0):
+    outputs = [np.array(blank) for blank in blanks]  # what a run leaves unwritten stays, as it did the first time
+    for step in range(steps):
         try:
             isolation.run(seat.streams, method, function, (*(rows[step] for rows in inputs), *outputs))
         except Stale:
@@ -72,7 +73,7 @@ def _replay_port(
         except Exception as error:  # it raised the first time too, and the caller was told then
             _log.debug("member %d raised %s again in replay", seat.index, type(error).__name__)
     if outputs_differ(outputs, expected):
-        raise ReplayDiverged(_divergence(seat.index, f"the last of {len(inputs[0])} runs of {method}()"))
+        raise ReplayDiverged(_divergence(seat.index, f"the last of {steps} runs of {method}()"))
 
 
 _WAYS: dict[str, Callable[..., None]] = {"call": _replay_call, "told": _replay_told, "port": _replay_port}
