@@ -25,6 +25,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
+        """Whether it answered."""
         return self.error is None
 
 

@@ -104,6 +104,7 @@ def _join(ray: Any) -> None:
 
 def _start(ray: Any) -> None:
     global _directory
+    _remove_directory()  # of a cluster of ours that somebody has shut down
     _keep_token_private()
     _directory = tempfile.mkdtemp(prefix="paceline-ray-", dir=os.environ.get("RAY_TMPDIR", "/tmp"))
     with _loopback():
@@ -152,4 +153,9 @@ def _leave(leave: Callable[[], None], owner: int) -> None:
     leave()
     if _directory:
         importlib.import_module("ray").shutdown()
+        _remove_directory()
+
+
+def _remove_directory() -> None:
+    if _directory:
         shutil.rmtree(_directory, ignore_errors=True)
