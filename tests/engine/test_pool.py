@@ -312,3 +312,25 @@ def test_an_unsendable_recipe_is_named_at_the_start() -> None:
         Pool([factory], backend="process")
     with Pool([factory]) as pool:
         assert pool.call("add", {0: (1,)}) == {0: 1}
+
+
+def test_streams_of_a_map_follow_keys(backend: str) -> None:
+    def draw(item: int) -> float:
+        return float(np.random.rand())
+
+    if backend == "thread":
+        return
+    with Pool([], backend=backend, workers=2, seed=3) as pool:
+        forward = pool.map(draw, range(6), keys=[("m", n) for n in range(6)])
+        backward = pool.map(draw, range(6), keys=[("m", 5 - n) for n in range(6)])
+    assert forward == backward[::-1]
+    assert len(set(forward)) == 6
+
+
+def test_a_map_that_nobody_listens_to_any_more_is_dropped(backend: str) -> None:
+    with Pool([Fault], backend=backend, workers=2) as pool:
+        for _, outcome in pool.stream(abs, range(1000)):
+            assert outcome.ok
+            break
+        assert pool.call("add", {0: (1,)}) == {0: 1}
+        assert pool.map(abs, [-1]) == [1]

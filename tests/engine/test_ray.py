@@ -212,9 +212,9 @@ def test_a_worker_is_settled_like_a_process(pool: Pool, monkeypatch: pytest.Monk
 
 
 def test_more_workers_than_cpus(ray_cluster: str) -> None:
-    with Pool([Fault] * 4, backend="ray", workers=4) as pool:
+    with Pool([Fault] * 3, backend="ray", workers=3) as pool:
         pids = set(pool.call("pid").values())
-        assert len(pids) == 4
+        assert len(pids) == 3
     assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
@@ -340,7 +340,7 @@ def test_a_cluster_of_ours_is_private_and_ends_with_us(tmp_path: Path) -> None:
         pool = Pool(factories, backend="ray")
         found = [digest(pool.call("step", {0: (1.0,), 1: (2.0,)})) for _ in range(2)]
         family = psutil.Process().children(recursive=True)
-        listening = {c.laddr.ip for p in family for c in p.net_connections("tcp") if c.status == "LISTEN"}
+        ports = [c for p in family for c in p.net_connections("tcp") if c.status == "LISTEN"]
         first = cluster._directory
         ray.shutdown()
         found += [digest(pool.call("step", {0: (1.0,), 1: (2.0,)})) for _ in range(2)]
@@ -348,7 +348,7 @@ def test_a_cluster_of_ours_is_private_and_ends_with_us(tmp_path: Path) -> None:
         print(json.dumps({
             "same": found == expected,
             "lost": [event.text for event in pool.events],
-            "listening": sorted(ip.removeprefix("::ffff:") for ip in listening),
+            "listening": sorted({port.laddr.ip.removeprefix("::ffff:") for port in ports}),
             "names": [p.name() for p in family if p.is_running()],
             "folders": [first, cluster._directory],
             "mode": os.stat(cluster._directory).st_mode,
@@ -381,11 +381,10 @@ def test_a_node_that_dies_takes_no_answer_along(folder: str) -> None:
             def node(self):
                 return ray.get_runtime_context().get_node_id()
 
-        quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300,
-                 "health_check_timeout_ms": 1000, "health_check_failure_threshold": 2,
-                 "worker_niceness": 0, "prestart_worker_first_driver": False}
+        quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500,
+                 "health_check_failure_threshold": 2, "worker_niceness": 0, "prestart_worker_first_driver": False}
         common = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 << 20}
-        nodes = Cluster(initialize_head=True, head_node_args={**common, "temp_dir": "FOLDER", "_system_config": quick})
+        nodes = Cluster(initialize_head=True, head_node_args={**common, "_system_config": quick})
         other = nodes.add_node(**common)
         ray.init(address=nodes.address, logging_level=logging.ERROR, log_to_driver=False)
         factories = [partial(Resident, n) for n in range(4)]
@@ -402,10 +401,10 @@ def test_a_node_that_dies_takes_no_answer_along(folder: str) -> None:
                 step(turn := turn + 1)
             assert set(pool.call("node", record=False).values()) == {ray.get_runtime_context().get_node_id()}
             step(turn + 1)
-            print([event.kind for event in pool.events])
+            print("and lost:", len(pool.events))
         ray.shutdown()
         nodes.shutdown()
     """
     environment = {name: os.environ[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")}
-    script = script.replace("FOLDER", folder)
-    assert ended(started(script, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", **environment)).strip() == "['lost']"
+    process = started(script, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_TMPDIR=folder, **environment)
+    assert "and lost: 1" in ended(process)

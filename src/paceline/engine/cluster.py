@@ -112,7 +112,7 @@ def _start(ray: Any) -> None:
             address="local",  # never what another user's cluster has written to /tmp
             include_dashboard=False,
             logging_level=logging.ERROR,
-            _temp_dir=_directory,
+            _temp_dir=os.path.join(_directory, "ray"),  # Ray opens this one to everybody
             # Ray would run workers at niceness 15, and start one per core before anybody asks.
             _system_config={"worker_niceness": 0, "prestart_worker_first_driver": False},
         )

@@ -215,10 +215,12 @@ class Host:
     def _on_forget(self, number: int) -> None:
         self._functions.pop(number, None)
 
-    def _on_map(self, number: int, items: list[tuple[int, wire.Packed]]) -> list[Result]:
-        return [self._map(*self._functions[number], *item) for item in items]
+    def _on_map(self, number: int, items: list[tuple[int, tuple[Key, wire.Packed]]]) -> list[Result]:
+        return [self._map(*self._functions[number], index, *item) for index, item in items]
 
-    def _map(self, function: Callable[[Any], Any], general: Streams, index: int, packed: wire.Packed) -> Result:
+    def _map(
+        self, function: Callable[[Any], Any], general: Streams, index: int, key: Key, packed: wire.Packed
+    ) -> Result:
         """An item is stateless, so one that turns out to draw is simply run again with streams of its own."""
         self.begin(index)
         start = perf_counter()
@@ -230,7 +232,7 @@ class Host:
                 answer = self.isolation.run(general, "map", function, (wire.fresh(packed),))
             except Stale:
                 general.isolated = True
-                own = Streams(self._seed, ("map", index), isolated=True)
+                own = Streams(self._seed, ("map", key), isolated=True)
                 answer = self.isolation.run(own, "map", function, (wire.fresh(packed),))
             outcome = index, OK, self._packed(answer), 0, None
         except Exception as error:

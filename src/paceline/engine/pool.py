@@ -7,6 +7,7 @@ call · post · map · port ──► Crew ──► workers ──► Hosts ─
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -168,15 +169,16 @@ class Pool:
         function: Callable[[Any], Any],
         items: Iterable[Any],
         *,
+        keys: Iterable[Key] | None = None,
         outcomes: bool = False,
         deadline: float | None = None,
     ) -> list[Any]:
         """Runs `function` on every item, on all workers. Returns the results by index.
 
         Everything is run; then the lowest index's exception is raised, or with `outcomes=True` each result is an
-        `Outcome`. An item whose worker dies is run again. Random streams follow the item's index.
+        `Outcome`. An item whose worker dies is run again. Random streams follow the item's key: by default its index.
         """
-        results = dict(self.stream(function, items, deadline=deadline))
+        results = dict(self.stream(function, items, keys=keys, deadline=deadline))
         ordered = [results[index] for index in sorted(results)]
         if outcomes:
             return ordered
@@ -186,12 +188,18 @@ class Pool:
         return [outcome.answer for outcome in ordered]
 
     def stream(
-        self, function: Callable[[Any], Any], items: Iterable[Any], *, deadline: float | None = None
+        self,
+        function: Callable[[Any], Any],
+        items: Iterable[Any],
+        *,
+        keys: Iterable[Key] | None = None,
+        deadline: float | None = None,
     ) -> Iterator[tuple[int, Outcome]]:
         """Like `map`, but yields (index, outcome) as items finish."""
         crew = self._open()
         number = self._number()
-        stream = Stream(crew, number, iter(enumerate(items)), self._limit(deadline), self._packed)
+        keyed = enumerate(zip(itertools.count() if keys is None else keys, items, strict=False))
+        stream = Stream(crew, number, iter(keyed), self._limit(deadline), self._packed)
         running = [slot for slot in stream.slots if slot.worker is not None]
         crew.functions[number] = function
         crew.start(stream.slots)
@@ -200,6 +208,7 @@ class Pool:
         try:
             yield from stream.run()
         finally:
+            stream.abandon()
             del crew.functions[number]
             for slot in crew.slots.values():
                 if slot.worker is not None:

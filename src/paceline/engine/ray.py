@@ -52,6 +52,7 @@ class RayWorker:
     in_process = False
     shares_memory = False
     can_kill = True
+    rings = False
 
     def __init__(self, number: int, ray: Any, settings: Settings) -> None:
         self.number = number

@@ -30,11 +30,10 @@ class RayHost:
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._number = config["number"]
-        self._member = -1
         self._news: list[Any] = []
+        self._host = Host(**config["host"], tell=self._news.append)
         self._records = RecordsKept(self._tag)
         _settle_in(config, self._records)
-        self._host = Host(**config["host"], mark=self._mark, tell=self._news.append)
 
     def __repr__(self) -> str:
         return f"worker {self._number}"  # Ray puts this before every line that the process prints
@@ -55,18 +54,15 @@ class RayHost:
         if request[0] == "bind":
             request = (*request[:-1], plain_arrays(request[-1]))
         reply = self._host.handle(request)
-        self._member = -1
+        self._host.current = -1
         packed = pack((self._news, self._records.kept, reply))
         self._news.clear()
         self._records.kept.clear()
         return packed
 
-    def _mark(self, member: int) -> None:
-        self._member = member
-
     def _tag(self) -> str:
-        member = f" member {self._member}" if self._member >= 0 else ""
-        return f"worker {self._number} pid {os.getpid()}{member}"
+        member = self._host.current
+        return f"worker {self._number} pid {os.getpid()}" + (f" member {member}" if member >= 0 else "")
 
 
 class RecordsKept(logging.handlers.QueueHandler):

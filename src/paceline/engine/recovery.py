@@ -91,13 +91,18 @@ class Recovery:
             port.lost(slot, dead, under_way[0] if under_way else None, verdict)
         slot.redo, slot.overdue = None, None
         slot.inflight.clear()
-        slot.queue = deque([*again, *(request for request in waiting if request.op in _ASKED_AGAIN)])
+        slot.queue = deque(request for request in (*again, *waiting) if self._wanted(request))
         neighbour = self._neighbour(slot)
         if slot.unkeepable and neighbour is not None:
             slot.unkeepable = False
             self._shrink(slot, neighbour, PlanNotMet("it died again and again while its members were built"))
         else:
             self._refill(slot)
+
+    def _wanted(self, request: Request) -> bool:
+        if request.op == "map":
+            return request.method in self._crew.functions  # else somebody has stopped listening to that map
+        return request.op in _ASKED_AGAIN
 
     def _refill(self, slot: Slot) -> None:
         try:

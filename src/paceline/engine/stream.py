@@ -3,7 +3,7 @@
     items ──► chunks of about a millisecond ──► two per worker under way ──► (index, outcome), as they come
 
 Which worker runs an item, and in what chunk, changes nothing: an item is stateless, and its random streams follow its
-index.
+key.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from paceline.engine.crew import Crew
 from paceline.engine.plan import Choice, Measured, Meter, choose
 from paceline.engine.roster import HERE, Slot
 from paceline.errors import NotSendable, PlanNotMet
+from paceline.seeds import Key
 
 _CHUNK_SECONDS = 1e-3
 _CHUNK_MOST = 64
@@ -32,7 +33,7 @@ class Stream:
         self,
         crew: Crew,
         number: int,
-        items: Iterator[tuple[int, Any]],
+        items: Iterator[tuple[int, tuple[Key, Any]]],
         deadline: float | None,
         pack: Callable[[int, Any], wire.Packed],
     ) -> None:
@@ -62,15 +63,22 @@ class Stream:
         """Whoever works on it: all workers, or the caller if there are none."""
         return [slot for slot in self._crew.slots.values() if slot.number != HERE] or [self._crew.slots[HERE]]
 
+    def abandon(self) -> None:
+        """Nobody wants the rest: what has not been sent is taken back."""
+        for slot in self._crew.slots.values():
+            kept = [request for request in slot.queue if (request.op, request.method) != ("map", self._number)]
+            slot.queue.clear()
+            slot.queue.extend(kept)
+
     def _hand_out(self) -> None:
         for slot in self.slots:
             while not self._exhausted and sum(1 for busy, _, _ in self._handles if busy is slot) < _AHEAD:
                 self._send(slot)
 
     def _send(self, slot: Slot) -> None:
-        chunk: dict[int, wire.Packed] = {}
-        for index, item in self._items:
-            chunk[index] = self._pack(index, item)
+        chunk: dict[int, tuple[Key, wire.Packed]] = {}
+        for index, (key, item) in self._items:
+            chunk[index] = key, self._pack(index, item)
             if len(chunk) >= self._chunk:
                 break
         self._exhausted = len(chunk) < self._chunk
