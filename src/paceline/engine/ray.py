@@ -39,8 +39,8 @@ _MARKS = (":job_id:", ":actor_name:", ":task_name:")  # lines that Ray writes fo
 _EXIT = re.compile(r"exit type: (\w+) Worker exit detail: (.*?)(?: Some common causes.*)?$", re.DOTALL)
 
 # No CPU is reserved: how many workers compute at once is our own budget's to say, and one that Ray kept waiting for a
-# free CPU would hang its pool. Nor does Ray spread actors without CPUs evenly, so we say where each goes.
-_OPTIONS = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0, "enable_task_events": False}
+# free CPU would hang its pool. One byte of memory is, because Ray puts actors that ask for nothing on any node.
+_OPTIONS = {"num_cpus": 0, "memory": 1, "max_restarts": 0, "max_task_retries": 0, "enable_task_events": False}
 
 _living: weakref.WeakSet[RayWorker] = weakref.WeakSet()
 

@@ -1,0 +1,102 @@
+"""Greedy: walks to the nearest thing worth having that is in sight, and wanders when nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from paceline.policies.mind import CLEAN, CLEANUP, COURIER, FORAGE, MOVES, NORTH, SOUTH, Array, Mind, behaviour
+from paceline.types import Seat
+
+
+def greedy(seat: Seat) -> Mind:
+    """Builds the greedy policy for a seat of a built-in world.
+
+    Raises:
+        BadInput: the seat is in another world.
+    """
+    return behaviour("greedy", seat, ((FORAGE, Forager), (CLEANUP, Harvester), (COURIER, Carrier)))  # type: ignore[no-any-return]
+
+
+class Forager(Mind):
+    """Goes to the nearest ripe bush."""
+
+    def choose(self, view: Mapping[str, Array]) -> int:
+        """Answers what is seen."""
+        blocked = self.obstacles(view)
+        way = self.toward(blocked, view["ripe"])
+        return self.wander(blocked) if way is None else way
+
+
+class Harvester(Mind):
+    """Goes to the nearest apple; cleans what dirt it comes across; walks to and fro between river and orchard."""
+
+    def choose(self, view: Mapping[str, Array]) -> int:
+        """Answers what is seen."""
+        blocked = self.obstacles(view)
+        way = self.toward(blocked, view["apple"])
+        if way is not None:
+            return way
+        return self.clean(blocked, view["dirt"]) or self.patrol(blocked, view)
+
+    def clean(self, blocked: Array, dirt: Array) -> int | None:
+        """Cleans, or goes where there is something to clean; None if no dirt is in sight."""
+        if self.around(dirt).any():
+            return CLEAN
+        return self.toward(blocked, dirt)
+
+    def patrol(self, blocked: Array, view: Mapping[str, Array]) -> int:
+        """North until it stands in the river, then south until the orchard ends."""
+        middle = self._reach, self._reach
+        if view["river"][middle] or self._heading not in (NORTH, SOUTH):
+            self._heading = SOUTH
+        elif view["wall"][self._next(SOUTH)]:
+            self._heading = NORTH
+        return self.wander(blocked) if blocked[self._next(self._heading)] else self._heading
+
+    def around(self, plane: Array) -> Array:
+        """Its own cell and the eight around it."""
+        near = slice(self._reach - 1, self._reach + 2)
+        seen: Array = plane[near, near]
+        return seen
+
+
+class Carrier(Mind):
+    """Goes to a parcel in sight, or with a parcel to its house if that is in sight; else to some other cell in sight."""
+
+    def reset(self, seed: int) -> None:
+        """Begins an episode: wants nothing yet."""
+        super().reset(seed)
+        self._wish = (0, 0)  # a cell to go to, counted from where it stands; (0, 0): none
+
+    def choose(self, view: Mapping[str, Array]) -> int:
+        """Answers what is seen."""
+        blocked = self.obstacles(view)
+        way = self.toward(blocked, view["address"] if view["load"].any() else view["parcel"])
+        if way is None:
+            return self._stroll(blocked)
+        self._wish = 0, 0
+        return way
+
+    def _stroll(self, blocked: Array) -> int:
+        """Walks on to the cell it wished for; once there, or if there is no way, wishes for another."""
+        way = self.toward(blocked, self._mark(self._wish))
+        if way is None:
+            self._wish = self._far()
+            way = self.toward(blocked, self._mark(self._wish)) or self.wander(blocked)
+        self._wish = self._wish[0] - MOVES[way][0], self._wish[1] - MOVES[way][1]
+        return way
+
+    def _far(self) -> tuple[int, int]:
+        """Some cell at the edge of what is seen."""
+        along = int(self._rng.integers(-self._reach, self._reach + 1))
+        side = self._reach if self._rng.random() < 0.5 else -self._reach
+        return (along, side) if self._rng.random() < 0.5 else (side, along)
+
+    def _mark(self, cell: tuple[int, int]) -> Array:
+        """The cell as a goal, unless it is out of sight or reached."""
+        marked = np.zeros((2 * self._reach + 1,) * 2, bool)
+        if max(map(abs, cell)) <= self._reach:
+            marked[self._reach + cell[0], self._reach + cell[1]] = cell != (0, 0)
+        return marked

@@ -1,0 +1,68 @@
+"""The built-in worlds: what `paceline eval` plays when nothing else is installed.
+
+forage     many agents gather berries that grow back      paceline.worlds.forage
+cleanup    a social dilemma: who cleans the river?        paceline.worlds.cleanup
+courier    one agent delivers parcels from memory         paceline.worlds.courier
+
+A world is imported when it is built, so that to list the missions costs nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from paceline.errors import BadInput
+from paceline.types import Mission
+
+__all__ = ["MISSIONS", "make_cleanup", "make_courier", "make_forage"]
+
+
+def make_forage(**options: Any) -> Any:
+    """Builds a foraging grid; see `paceline.worlds.forage.Forage` for the options."""
+    from paceline.worlds.forage import Forage
+
+    return _build("forage", Forage, options)
+
+
+def make_cleanup(**options: Any) -> Any:
+    """Builds a cleanup game; see `paceline.worlds.cleanup.Cleanup` for the options."""
+    from paceline.worlds.cleanup import Cleanup
+
+    return _build("cleanup", Cleanup, options)
+
+
+def make_courier(**options: Any) -> Any:
+    """Builds a delivery round; see `paceline.worlds.courier.Courier` for the options."""
+    from paceline.worlds.courier import Courier
+
+    return _build("courier", Courier, options)
+
+
+def _build(name: str, world: type, options: Mapping[str, Any]) -> Any:
+    known = list(inspect.signature(world).parameters)
+    if unknown := [option for option in options if option not in known]:
+        raise BadInput(f"{name} has no option {', '.join(unknown)}; it has {', '.join(known)}")
+    return world(**options)
+
+
+_ALL = (
+    Mission("forage", make_forage, about="Eight agents gather berries that grow back, each for itself."),
+    Mission("forage-duel", make_forage, {"agents": 2}, about="Two agents and few berries."),
+    Mission(
+        "forage-dense",
+        make_forage,
+        {"agents": 16, "size": 12, "bushes": 24},
+        about="Sixteen agents in a small place: everything is contested.",
+    ),
+    Mission("forage-64", make_forage, {"agents": 64}, about="Sixty-four agents on a large meadow."),
+    Mission("cleanup", make_cleanup, about="Six agents; apples grow only if somebody cleans the river."),
+    Mission("cleanup-24", make_cleanup, {"agents": 24}, about="The same river, with twenty-four agents along it."),
+    Mission("courier", make_courier, about="One agent carries parcels to houses, through rooms it must remember."),
+    Mission("courier-maze", make_courier, {"rooms": 5, "steps": 800}, about="The same, in many more rooms."),
+)
+
+MISSIONS: Mapping[str, Mission] = MappingProxyType({mission.name: mission for mission in _ALL})
+"""The built-in missions by name."""

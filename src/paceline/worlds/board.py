@@ -1,0 +1,129 @@
+"""A board as a stack of named planes of zeros and ones, and the window that an agent sees of it.
+
+    wall   ripe   bare   agent          a place is one int: the cell's number on the board with its margin,
+    ┌───┐  ┌───┐  ┌───┐  ┌───┐          so a move is an addition, and a window a few fixed offsets
+    │   │  │   │  │   │  │ ┌─┼─── window around a place
+    └───┘  └───┘  └───┘  └─┴─┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from paceline.errors import BadInput
+
+Array = np.ndarray[Any, Any]
+
+REACH = 3
+"""How far an agent sees, in each direction."""
+WINDOW = 2 * REACH + 1
+MOVES = ((0, 0), (-1, 0), (1, 0), (0, -1), (0, 1))
+"""What the first five actions of every world do: stay, north, south, west, east; as (row, column)."""
+
+
+class Planes(spaces.Box):
+    """The space of windows; it knows the names of its planes, so that a policy can ask what it is looking at.
+
+    Args:
+        names: The planes' names, in their order.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(0, 1, (len(names), WINDOW, WINDOW), np.uint8)
+        self.planes = tuple(names)
+
+
+class Board:
+    """The planes of a world, with a margin of wall as wide as agents see.
+
+    Args:
+        names: The planes' names; the first is `wall`.
+        height: Rows that can be walked on.
+        width: Columns that can be walked on.
+    """
+
+    def __init__(self, names: Sequence[str], height: int, width: int) -> None:
+        self.height, self.width = height, width
+        self.names = tuple(names)
+        self.stride = width + 2 * REACH
+        self.cells = np.zeros((len(self.names), (height + 2 * REACH) * self.stride), np.uint8)
+        self.inside = self.places(*np.indices((height, width)).reshape(2, -1))
+        self.moves = tuple(row * self.stride + column for row, column in MOVES)
+        rows, columns = np.indices((WINDOW, WINDOW)).reshape(2, -1) - REACH
+        self._window = rows * self.stride + columns
+
+    def __getitem__(self, name: str) -> Array:
+        """The plane of that name, to read and to write, by place."""
+        plane: Array = self.cells[self.names.index(name)]
+        return plane
+
+    def clear(self) -> None:
+        """Empties the board; the margin stays wall."""
+        self.cells[:] = 0
+        self["wall"][:] = 1
+        self["wall"][self.inside] = 0
+
+    def places(self, rows: Array, columns: Array) -> Array:
+        """The places of cells."""
+        places: Array = (rows + REACH) * self.stride + columns + REACH
+        return places
+
+    def cell(self, place: int) -> tuple[int, int]:
+        """The row and the column of a place."""
+        row, column = divmod(place, self.stride)
+        return row - REACH, column - REACH
+
+    def shape(self, name: str) -> Array:
+        """The plane of that name without its margin, as rows and columns of booleans."""
+        return self[name][self.inside].reshape(self.height, self.width).astype(bool)
+
+    def free(self) -> Array:
+        """The places where nothing is."""
+        return self.inside[~self.cells[:, self.inside].any(0)]
+
+    def windows(self, places: Sequence[int]) -> Array:
+        """What is seen from these places, in memory of its own: place × plane × row × column."""
+        seen = self.cells[:, np.asarray(places)[:, None] + self._window]
+        shape = (len(places), len(self.names), WINDOW, WINDOW)
+        return np.ascontiguousarray(seen.transpose(1, 0, 2)).reshape(shape)
+
+
+def whole(name: str, value: Any, least: int, most: int) -> int:
+    """Gives an option that must be a whole number within limits.
+
+    Raises:
+        BadInput: it is not; says what it may be.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        raise BadInput(f"{name}={value!r} does not work here; give a whole number from {least} to {most}")
+    return int(value)
+
+
+def mode(value: Any) -> str | None:
+    """Gives the render mode.
+
+    Raises:
+        BadInput: there is no such mode; says which there are.
+    """
+    if value not in (None, "rgb_array", "ansi"):
+        raise BadInput(f"render_mode={value!r} is not known; give 'rgb_array' for images or 'ansi' for text")
+    return None if value is None else str(value)
+
+
+def choice(name: str, action: Any, count: int) -> int:
+    """Gives an action as an int.
+
+    Raises:
+        BadInput: it is none of the `count` actions; `name` says whose it is.
+    """
+    try:
+        number = int(action)
+    except (TypeError, ValueError):
+        number = -1
+    if not 0 <= number < count:
+        raise BadInput(f"action {action!r} of {name} is not in Discrete({count}); give an int from 0 to {count - 1}")
+    return number
