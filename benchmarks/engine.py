@@ -284,10 +284,11 @@ def main() -> None:
         module, times, patience = chosen.child
         return start_child(module, int(times), float(patience))
     os.environ.setdefault("PYTHONHASHSEED", "0")  # what workers use; otherwise the engine says so each time
-    quiet, sizes = Quiet(chosen.wait_quiet), QUICK if chosen.quick else Sizes()
-    rows = []
-    for name in [chosen.only] if chosen.only else MEASURES:
+    quiet, sizes = Quiet(), QUICK if chosen.quick else Sizes()
+    rows, names = [], [chosen.only] if chosen.only else list(MEASURES)
+    for name in names:
         print(f"{name} …", file=sys.stderr, flush=True)
+        quiet.grant(chosen.wait_quiet / len(names))
         rows += MEASURES[name](quiet, sizes)
     text = report("The engine", rows, ("paceline", "numpy", "torch"))
     print(text)

@@ -26,7 +26,7 @@ import numpy as np
 LIMIT = 0.25
 """Cores that everybody else may use during a slice that counts."""
 
-ENOUGH = 3
+ENOUGH = 5
 """Clean slices that a row needs; with fewer it is made of all of them and says "loaded"."""
 
 _LOOK = 0.06  # seconds over which the machine must be idle before a slice begins
@@ -96,13 +96,17 @@ class Quiet:
     """Runs slices in quiet windows, as long as it may wait for them.
 
     Args:
-        patience: Seconds that the whole run may spend on waiting and on slices that do not count. Then slices are
-            run as they come, and each says whether it was clean.
+        patience: Seconds that may be spent on waiting and on slices that do not count. Then slices are run as they
+            come, and each says whether it was clean.
     """
 
-    def __init__(self, patience: float, limit: float = LIMIT) -> None:
+    def __init__(self, patience: float = 0.0, limit: float = LIMIT) -> None:
         self.left = patience
         self.limit = limit
+
+    def grant(self, seconds: float) -> None:
+        """More patience, beside what is left."""
+        self.left = max(0.0, self.left) + seconds
 
     def slice(self, run: Callable[[], float]) -> tuple[float, bool]:
         """Gives what `run` measured, and whether everybody else was quiet meanwhile."""
@@ -266,7 +270,7 @@ def _counted(slices: Slices) -> str:
 
 
 def _spread(slices: Slices, show: Callable[[float], str]) -> str:
-    if len(slices.kept()) < ENOUGH:
+    if len(slices.kept()) < 3:
         return show(slices.median())
     low, high = slices.interval()
     return f"{show(slices.median())} [{show(low)}, {show(high)}]"

@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import pickle
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
@@ -81,7 +82,7 @@ def _feed(value: Any, out: _Sink, whole: int | None = None) -> None:
     elif value is None or kind is bool:
         out(b"N" if value is None else (b"T" if value else b"F"))
     elif kind is int:
-        out(b"i%d;" % value)
+        out(b"i%x;" % value)
     elif kind is str:
         raw = value.encode("utf-8", "surrogatepass")
         out(b"s%d:" % len(raw) + raw)
@@ -145,7 +146,7 @@ def _feed_object(value: Any, out: _Sink, whole: int | None) -> None:
     elif isinstance(value, str | int | float):
         _feed(_plain(value), out, whole)
     elif hasattr(value, "detach") and hasattr(value, "numpy"):
-        _feed_array(value.detach().cpu().contiguous().numpy(), out, whole)
+        _feed_tensor(value.detach().cpu().contiguous(), out, whole)
     elif isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
         out(f"{value.__module__}.{value.__qualname__}".encode())
     elif isinstance(value, BaseException):
@@ -154,6 +155,14 @@ def _feed_object(value: Any, out: _Sink, whole: int | None) -> None:
         _feed_mapping(vars(value), out, whole)
     else:
         out(pickle.dumps(value, protocol=5))
+
+
+def _feed_tensor(tensor: Any, out: _Sink, whole: int | None) -> None:
+    try:
+        _feed_array(tensor.numpy(), out, whole)
+    except TypeError:  # a dtype that numpy does not have, bfloat16 say: its bytes and its name
+        out(str(tensor.dtype).encode() + repr(tuple(tensor.shape)).encode())
+        _feed_array(tensor.reshape(-1).view(sys.modules["torch"].uint8).numpy(), out, whole)
 
 
 def _holds_plain_state(value: Any) -> bool:

@@ -74,6 +74,9 @@ class Worker(Protocol):
     def kill(self) -> None:
         """Ends the worker at once. `receive` raises `Gone` from then on."""
 
+    def abandon(self) -> None:
+        """Ends the worker from a finaliser: at once, without taking a lock, waiting, or raising."""
+
     def say_goodbye(self) -> None:
         """Asks the members to close, without waiting: all workers of a pool close at the same time."""
 

@@ -56,10 +56,9 @@ class Channel:
         """Whether something still waits to be sent."""
         return bool(self._outbox)
 
-    def send(self, message: Any, descriptor: int | None = None) -> None:
-        """Sends, or keeps the message until `flush` if the line is full. A copy of `descriptor` rides along."""
-        parts, fd = encode(message)
-        self._outbox.append((parts, fd if descriptor is None else os.dup(descriptor)))
+    def send(self, frame: Frame) -> None:
+        """Sends an encoded message, or keeps it until `flush` if the line is full."""
+        self._outbox.append(frame)
         self.flush()
 
     def send_blocking(self, message: Any) -> None:
@@ -140,15 +139,18 @@ def _descriptor(ancillary: list[Any]) -> int:
     return fd
 
 
-def encode(message: Any) -> Frame:
-    """Lays a message out as the parts of one packet, or as a packet that refers to a memfd."""
+def encode(message: Any, descriptor: int | None = None) -> Frame:
+    """Lays a message out as the parts of one packet, or as a packet that refers to a memfd.
+
+    A copy of `descriptor` rides along; only a small message can carry one.
+    """
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(message, 5, buffer_callback=buffers.append)
     if not buffers and len(head) <= _PACKET:
-        return [_PLAIN_HEADER, head], None
+        return [_PLAIN_HEADER, head], None if descriptor is None else os.dup(descriptor)
     parts, total = _layout(head, [buffer.raw() for buffer in buffers])
     if total <= _PACKET:
-        return [_HEADER.pack(_INLINE, len(buffers), total), *parts], None
+        return [_HEADER.pack(_INLINE, len(buffers), total), b"".join(parts)], None
     return [_HEADER.pack(_SHARED, len(buffers), total)], _write_shared(parts)
 
 

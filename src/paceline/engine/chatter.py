@@ -8,6 +8,8 @@ worker: stdout, stderr, faulthandler ─┐                            ┌─►
 from __future__ import annotations
 
 import base64
+import contextlib
+import io
 import logging
 import os
 import pickle
@@ -69,13 +71,14 @@ class Voice:
 
     def _line(self, line: bytes) -> None:
         if line.startswith(_RECORD):
-            _log(line[len(_RECORD) :])
+            with contextlib.suppress(Exception):  # a handler of the user's may raise: the others must still be heard
+                _log(line[len(_RECORD) :])
             return
         self.tail = (self.tail + line.lstrip(_TAGGED) + b"\n")[-_TAIL:]
         text = line.decode("utf-8", "replace")
         # The worker tags what goes through sys.stderr itself, exactly; lines from C get the tag of the moment.
         shown = text[1:] if line.startswith(_TAGGED) else f"[{self.tag()}] {text}"
-        if sys.stderr is not None:
+        with contextlib.suppress(Exception):  # stderr may be closed, or a pipe that nobody reads any more
             print(shown, file=sys.stderr, flush=True)
 
 
@@ -155,16 +158,19 @@ LISTENER = Listener()
 # -- the worker's side ---------------------------------------------------------------------------------
 
 
-class TaggedLines:
+class TaggedLines(io.TextIOBase):
     """A text stream for a worker's `sys.stdout` and `sys.stderr`: each line leaves whole, with its tag."""
 
-    encoding = "utf-8"
-    errors = "replace"
-
     def __init__(self, fd: int, tag: Callable[[], str]) -> None:
+        super().__init__()
         self._fd = fd
         self._tag = tag
         self._rest = ""
+        self.buffer = os.fdopen(fd, "wb", buffering=0, closefd=False)  # for those who write bytes
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return "utf-8"
 
     def write(self, text: str) -> int:
         *lines, self._rest = (self._rest + text).split("\n")
@@ -176,6 +182,7 @@ class TaggedLines:
         """Half a line stays until its end comes, or `close`: two workers' halves must not mix."""
 
     def close(self) -> None:
+        """Stays open: a worker has nowhere else to speak to."""
         if self._rest:
             self._emit(self._rest)
             self._rest = ""

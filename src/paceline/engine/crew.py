@@ -10,6 +10,7 @@ submit ──► Slot.queue ──► (at most 8 under way) ──► worker ─
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from time import monotonic, perf_counter
@@ -24,7 +25,7 @@ from paceline.engine.recovery import Recovery
 from paceline.engine.roster import HERE, Event, Member, Slot
 from paceline.engine.seat import ERROR, OK, STALE, Result
 from paceline.engine.trace import Trace
-from paceline.errors import PlanNotMet, SharedRandomness
+from paceline.errors import Closed, PlanNotMet, SharedRandomness
 
 if TYPE_CHECKING:
     from paceline.engine.pilot import Pilot
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 BUILD_DEADLINE = 300.0
 _WINDOW = 8  # a socket queues ten packets; what is sent beyond would block or be kept in main anyway
 _GRACE = 2.0
+_WORK = ("build", "call", "map", "ring", "snapshot")
 _QUIET = ("moved", "isolated", "spread")
 
 _log = logging.getLogger("paceline")
@@ -66,7 +68,11 @@ class Crew:
         self.aside = Aside(self)
         self.moving = Moving(self)
         self.ports: dict[int, Port] = {}
-        self.functions: dict[int, Callable[[Any], Any]] = {}
+        self.functions: dict[int, tuple[Callable[[Any], Any], wire.Packed | None]] = {}
+        self.last_port: Port | None = None  # who rang last: order between two ports is kept by settling the first
+        self.steady = False  # nothing is half done: an interrupt now breaks nothing
+        self.owner = os.getpid()
+        self.closed = False
         self.slots = {HERE: Slot(HERE, find("inline"))}
         self.backend = find(backend)
         self.slots.update({number: Slot(number, self.backend) for number in range(workers)})
@@ -75,6 +81,7 @@ class Crew:
 
     def submit(self, slot: Slot, request: Request) -> None:
         """Puts a request in its slot's queue and sends what may be sent."""
+        self.mend()
         slot.queue.append(request)
         if slot.worker is None and not self._reopen(slot):
             return
@@ -82,6 +89,8 @@ class Crew:
 
     def _reopen(self, slot: Slot) -> bool:
         """Starts the worker of a slot that has none, or has lost its own; whoever asks is told if that fails."""
+        if self.closed:
+            raise Closed("this pool has been closed")
         try:
             self.start([slot])
         except PlanNotMet as error:
@@ -131,10 +140,20 @@ class Crew:
             message, descriptor = self._message(slot, request)
             if message is None:
                 continue
-            if not slot.inflight:
-                request.since = monotonic()
-            slot.inflight.append(request)
+            request.since = monotonic()
+            self._send(slot, request, message, descriptor)
+
+    def _send(self, slot: Slot, request: Request, message: tuple[Any, ...], descriptor: int | None) -> None:
+        try:
             slot.worker.send(message, descriptor)
+            slot.inflight.append(request)
+        except OSError as error:  # out of descriptors, say: nothing has been sent, and whoever asked is told
+            for index in request.items:
+                self.give(request, (index, ERROR, error, 0, None), "")
+        except BaseException:
+            slot.inflight.append(request)
+            slot.suspect = True
+            raise
 
     def _message(self, slot: Slot, request: Request) -> tuple[tuple[Any, ...] | None, int | None]:
         op, items = request.op, request.items
@@ -151,8 +170,8 @@ class Crew:
         if op in ("snapshot", "drop"):
             return (op, list(items)), None
         if op == "define":
-            function = self.functions[request.method]
-            return ("define", request.method, function if slot.worker.in_process else wire.pack(function)), None
+            function, packed = self.functions[request.method]
+            return ("define", request.method, function if slot.worker.in_process else packed), None
         if op == "bind":
             return self.ports[request.method].binding(slot)
         if op == "ring":
@@ -178,10 +197,31 @@ class Crew:
 
         Returns False if nothing is under way, so that nothing can come.
         """
+        self.mend()
         try:
             return self._pump(timeout)
-        except KeyboardInterrupt as interrupt:
-            raise interrupt.with_traceback(None) from None  # the user's own lines matter, not where we slept
+        except BaseException as error:
+            self.distrust()
+            if isinstance(error, KeyboardInterrupt):  # the user's own lines matter, not where we slept
+                raise error.with_traceback(None) from None
+            raise
+
+    def distrust(self) -> None:
+        """We were interrupted. Unless that was in mere waiting, every slot with something under way is suspect."""
+        if self.steady:
+            self.steady = False
+            return
+        for slot in self.slots.values():
+            slot.suspect |= bool(slot.inflight or slot.redo) or any(slot.number in p.rung for p in self.ports.values())
+
+    def mend(self) -> None:
+        """Replaces the workers of suspect slots: what they had been asked is in our journals and queues."""
+        for slot in self.slots.values():
+            if slot.suspect:
+                slot.suspect = False
+                if slot.worker is not None:
+                    slot.worker.abandon()
+                    self.recovery.recover(slot, Gone("was given up because the caller was interrupted"), blame=False)
 
     def _pump(self, timeout: float | None) -> bool:
         here = self.slots[HERE]
@@ -195,7 +235,10 @@ class Crew:
             return False
         begin = perf_counter() if self.trace is not None else 0.0
         limit = self.recovery.time_left(busy, timeout)
-        in_time = busy[0].backend.wait([slot.worker for slot in busy], limit)
+        workers = [slot.worker for slot in busy]
+        self.steady = True
+        in_time = busy[0].backend.wait(workers, limit)
+        self.steady = False
         if self.trace is not None:
             self.trace.add("wait", "wait", begin, perf_counter(), worker=HERE)
         for slot in busy:
@@ -210,6 +253,18 @@ class Crew:
     def busy(self) -> bool:
         """Whether anything is under way."""
         return any(slot.busy for slot in self.slots.values())
+
+    @property
+    def rung(self) -> bool:
+        """Whether rows of a port have been posted and not been fetched."""
+        return any(port.outstanding for port in self.ports.values())
+
+    def settle_rings(self, members: Iterable[int], but: Port | None = None) -> None:
+        """Sees to it that what ports have asked of these members is done before they are asked anything else."""
+        chosen = set(members)
+        for port in self.ports.values():
+            if port is not but and port.outstanding:
+                port.settle(chosen)
 
     @property
     def place(self) -> str:
@@ -284,6 +339,7 @@ class Crew:
         if result[1] == OK:
             member.build_tries = 0
             member.snapshots = result[2]["snapshots"]
+            member.recalls = result[2]["recalls"]
             member.isolated |= result[2]["isolated"]
         handle, member.awaited = member.awaited, None
         if handle is not None:
@@ -302,7 +358,8 @@ class Crew:
 
     def shorten(self, member: Member) -> None:
         """Asks a member whose journal has grown long for a snapshot, if it can give one."""
-        if member.snapshots and not member.snapshot_due and len(member.journal) >= self.snapshot_every:
+        due = member.snapshots and not member.snapshot_due and len(member.journal) >= self.snapshot_every
+        if due and not member.journal.open:
             member.snapshot_due = True
             self.submit(self.slots[member.slot], Request("snapshot", {member.index: None}))
 
@@ -330,10 +387,22 @@ class Crew:
 
     def close(self) -> None:
         """Ends every worker: those with nothing to do politely, the others at once."""
+        if self.closed or self.owner != os.getpid():
+            return  # a fork of the process that owns the workers: they are not ours to end
+        self.closed = True
         self.close_slots(self.slots.values())
         for port in self.ports.values():
             port.release()
         self.ports.clear()
+
+    def abandon(self) -> None:
+        """Ends every worker from a finaliser: nothing is waited for."""
+        if self.closed or self.owner != os.getpid():
+            return
+        self.closed = True
+        for slot in self.slots.values():
+            if slot.worker is not None:
+                slot.worker.abandon()
 
     def close_slots(self, slots: Iterable[Slot]) -> None:
         """Ends the workers of these slots, all at the same time."""
@@ -341,7 +410,8 @@ class Crew:
         for slot in slots:
             worker, slot.worker = slot.worker, None
             if worker is not None:
-                closing.append((worker, monotonic() + (0.0 if slot.inflight else _GRACE)))
+                working = any(request.op in _WORK for request in slot.inflight)
+                closing.append((worker, monotonic() + (0.0 if working else _GRACE)))
                 worker.say_goodbye()
             slot.queue.clear()
             slot.inflight.clear()

@@ -13,7 +13,6 @@ runs the user's `__main__` again in every worker and is one global object that o
 from __future__ import annotations
 
 import array
-import atexit
 import contextlib
 import ctypes
 import gc
@@ -91,6 +90,7 @@ class ForkServer:
         self.roots = frozenset(name.partition(".")[0] for name in preload)
         self.owner = os.getpid()
         self._lock = threading.Lock()
+        self._broken = False
         self._sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -118,7 +118,7 @@ class ForkServer:
 
     @property
     def alive(self) -> bool:
-        return self.owner == os.getpid() and self._process.poll() is None
+        return not self._broken and self.owner == os.getpid() and self._process.poll() is None
 
     def close(self) -> None:
         self._sock.close()
@@ -139,6 +139,11 @@ class ForkServer:
                 raise PlanNotMet(
                     f"the process that starts workers is gone (exit code {self._process.poll()})"
                 ) from error
+            except BaseException:
+                # Interrupted between question and answer: the next question would get this one's answer.
+                self._broken = True
+                self._process.kill()
+                raise
 
 
 _servers: list[ForkServer] = []
@@ -157,7 +162,6 @@ def server() -> ForkServer:
         return _servers[-1]
 
 
-@atexit.register
 def close_servers() -> None:
     """Ends every server of this process, and with them whatever still runs below them."""
     with _servers_lock:

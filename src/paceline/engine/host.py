@@ -8,18 +8,21 @@ answer like any other; only the death of the process is not.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import logging
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
 from paceline.engine import wire
+from paceline.engine.generators import GENERATORS
 from paceline.engine.isolation import Refusing, Stale, Streams, Swapping
 from paceline.engine.journal import Base
 from paceline.engine.replay import replay
-from paceline.engine.seat import ERROR, OK, STALE, Anew, Result, Seat
+from paceline.engine.seat import ERROR, OK, STALE, Anew, Result, Seat, checked
 from paceline.engine.serving import BoundPort
-from paceline.errors import MemberExit, NotSendable, SharedRandomness, TooLarge
+from paceline.errors import MemberExit, NotSendable, ReplayDiverged, SharedRandomness, TooLarge
 from paceline.seeds import Key, check
 
 MAX_MESSAGE = 256 << 20
@@ -36,17 +39,21 @@ class Host:
         seed: int = 0,
         traced: bool = False,
         here: bool = False,
+        interruptible: bool = False,
         isolation: Swapping | Refusing | None = None,
         mark: Callable[[int], None] | None = None,
         tell: Callable[[tuple[Any, ...]], None] | None = None,
+        ready: Callable[[], None] | None = None,
         max_message: int = MAX_MESSAGE,
     ) -> None:
         self._seed = seed
         self._here = here
+        self._interruptible = interruptible  # Ctrl-C in a member's code is the caller's, not the member's
         self.traced = traced
         self.isolation = isolation or Swapping()
         self._mark = mark
         self.tell = tell
+        self.ready = ready
         self._max_message = max_message
         self._seats: dict[int, Seat] = {}
         self._functions: dict[int, tuple[Callable[[Any], Any], Streams]] = {}
@@ -71,24 +78,25 @@ class Host:
         self.begin(index)
         seat = self._seats[index] = Seat(index, Streams(self._seed, key, isolated=isolated), deterministic)
         start = perf_counter()
+        known = len(GENERATORS.known())
         try:
             self._construct(seat, recipe)
             self._restore(seat, base)
             for number, entry in enumerate(entries):
                 replay(self.isolation, seat, number, entry)
-        except Stale:  # it draws late in its life: once more, swapped from the start
-            if isolated:
-                raise
+        except Stale as stale:  # it draws late in its life, or has imported torch: once more, swapped from the start
+            if isolated and len(GENERATORS.known()) == known:
+                seat.error = ReplayDiverged(f"member {index} draws from a stream that nobody knows: {stale!r}")
+                return self._failure(index, seat.error)
             return self._build(index, key, recipe, base, entries, True, deterministic)
-        except Exception as error:
-            seat.error = error
-            return self._failure(index, error)
-        except SystemExit as error:
-            seat.error = MemberExit(f"member {index} called sys.exit({error.code!r}) while it was built")
+        except BaseException as error:
+            seat.error = self._own_error(error, f"member {index} called sys.exit() while it was built")
             return self._failure(index, seat.error)
+        seat.streams.on_trial = isolated and deterministic
         self.span("rebuild" if entries or base else "build", index, start)
         able = hasattr(seat.value, "snapshot") and hasattr(seat.value, "restore")
-        abilities = {"snapshots": able, "isolated": seat.streams.isolated}
+        recalls = hasattr(seat.value, "recall")
+        abilities = {"snapshots": able, "recalls": recalls, "isolated": seat.streams.isolated}
         return index, OK, abilities, 0, None
 
     def _construct(self, seat: Seat, recipe: Any) -> None:
@@ -105,18 +113,24 @@ class Host:
         if snapshot is not None:
             self.isolation.run(seat.streams, "restore", seat.value.restore, (wire.fresh(snapshot),))
         if streams is not None:
+            if "torch" in streams:
+                importlib.import_module("torch")  # it had been imported where these states come from
             seat.streams.states, seat.streams.isolated = streams, True
 
     def _on_snapshot(self, indices: list[int]) -> list[Result]:
         return [self._snapshot(self._seats[index]) for index in indices]
 
     def _snapshot(self, seat: Seat) -> Result:
+        if seat.stale:
+            return seat.index, STALE, None, 0, None
         self.begin(seat.index)
         try:
+            if seat.error is not None:
+                raise seat.error
             state = self.isolation.run(seat.streams, "snapshot", seat.value.snapshot, (), False)
             return seat.index, OK, None, 0, (wire.settle(wire.pack(state)), seat.streams.drawn())
-        except Exception as error:
-            return self._failure(seat.index, error)
+        except BaseException as error:
+            return self.mishap(seat, "snapshot", error)
 
     def _on_drop(self, indices: list[int]) -> None:
         for index in indices:
@@ -134,7 +148,7 @@ class Host:
         self.begin(seat.index)
         try:
             self.isolation.run(seat.streams, "close", close, (), False)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             _log.warning("member %d raised in close(): %s: %s", seat.index, type(error).__name__, error)
 
     # -- calls ----------------------------------------------------------------------------------------
@@ -155,7 +169,7 @@ class Host:
             # Here the packed arguments are the journal's own: a member gets a copy that it may change.
             args = wire.fresh(packed) if self._here else wire.unpack(packed)
             answer = self.isolation.run(seat.streams, method, getattr(seat.value, method), args, record)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             return self.mishap(seat, method, error)
         finally:
             if self.traced:
@@ -175,7 +189,7 @@ class Host:
             packed = self._packed(answer)
         except (NotSendable, TooLarge) as error:
             return self._failure(seat.index, error)
-        return seat.index, OK, packed, check(answer) if record else 0, base
+        return seat.index, OK, packed, checked(answer, packed) if record else 0, base
 
     def _base(self, seat: Seat, anew: Anew, prior: dict[str, Any] | None) -> Base:
         """Where a rebuild starts: from this state, or from the recipe and the streams before this very call."""
@@ -202,9 +216,13 @@ class Host:
         seat.stale = isinstance(error, Stale | SharedRandomness)
         if isinstance(error, Stale):
             return seat.index, STALE, None, 0, None
-        if isinstance(error, SystemExit):
-            error = MemberExit(f"member {seat.index} called sys.exit({error.code!r}) in {method}()")
-        return self._failure(seat.index, error)
+        return self._failure(seat.index, self._own_error(error, f"member {seat.index} called sys.exit() in {method}()"))
+
+    def _own_error(self, error: BaseException, exited: str) -> BaseException:
+        """What the caller is given for what a member raised; Ctrl-C goes through."""
+        if isinstance(error, KeyboardInterrupt) and self._interruptible:
+            raise error
+        return MemberExit(f"{exited}, with {error.code!r}") if isinstance(error, SystemExit) else error
 
     # -- map ------------------------------------------------------------------------------------------
 
@@ -232,22 +250,28 @@ class Host:
                 answer = self.isolation.run(general, "map", function, (wire.fresh(packed),))
             except Stale:
                 general.isolated = True
-                own = Streams(self._seed, ("map", key), isolated=True)
-                answer = self.isolation.run(own, "map", function, (wire.fresh(packed),))
+                answer = self._map_swapped(function, key, packed)
             outcome = index, OK, self._packed(answer), 0, None
-        except Exception as error:
-            outcome = self._failure(index, error)
-        except SystemExit as error:
-            outcome = self._failure(index, MemberExit(f"item {index} called sys.exit({error.code!r})"))
+        except BaseException as error:
+            outcome = self._failure(index, self._own_error(error, f"item {index} called sys.exit()"))
         self.span("map", index, start)
         return outcome
 
+    def _map_swapped(self, function: Callable[[Any], Any], key: Key, packed: wire.Packed) -> Any:
+        for _ in range(2):  # twice if it imports torch: only then is there a stream of torch's to give it
+            with contextlib.suppress(Stale):
+                own = Streams(self._seed, ("map", key), isolated=True)
+                return self.isolation.run(own, "map", function, (wire.fresh(packed),))
+        raise ReplayDiverged(f"item {key!r} draws from a stream that nobody knows")
+
     # -- ports ----------------------------------------------------------------------------------------
 
-    def _on_bind(self, number: int, method: str, rows: dict[int, Any], arrays: dict[str, Any]) -> None:
+    def _on_bind(
+        self, number: int, method: str, rows: dict[int, Any], inputs: list[str], arrays: dict[str, Any]
+    ) -> None:
         """Binds `method` of the members named in `rows` (member → item and slice of rows) to the arrays."""
         seats = {index: self._seats[index] for index in rows}
-        self._ports[number] = BoundPort(self, number, method, rows, seats, arrays)
+        self._ports[number] = BoundPort(self, number, method, rows, seats, inputs, arrays)
 
     def _on_unbind(self, number: int) -> None:
         self._ports.pop(number, None)

@@ -30,6 +30,7 @@ class InlineWorker:
             seed=settings.seed,
             traced=settings.traced,
             here=True,
+            interruptible=True,
             isolation=Refusing() if settings.beside_threads else Swapping(),
             max_message=settings.max_message,
             tell=lambda news: self._news.append(("news", news)),
@@ -68,6 +69,14 @@ class InlineWorker:
 
     def kill(self) -> None:
         raise AssertionError("a worker that lives in the caller's process cannot be killed")
+
+    def beside_threads(self, on: bool) -> None:
+        """Threads run members in this process too, or no longer do: generators are refused, or swapped."""
+        self._host.isolation = Refusing() if on else Swapping()
+
+    def abandon(self) -> None:
+        """Forgets what was asked."""
+        self._requests.clear()
 
     def say_goodbye(self) -> None:
         self._requests.clear()

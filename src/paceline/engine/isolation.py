@@ -27,12 +27,13 @@ class Stale(Exception):
 class Streams:
     """One member's streams of the process-wide generators."""
 
-    __slots__ = ("entropy", "isolated", "quiet", "states")
+    __slots__ = ("entropy", "isolated", "on_trial", "quiet", "states")
 
     def __init__(self, seed: int, key: Key, *, isolated: bool) -> None:
         self.entropy = [int(word) for word in sequence(seed, "streams", key).generate_state(4)]
         self.states: dict[str, Any] = GENERATORS.fresh(self.entropy)
         self.isolated = isolated  # swapped in every call from now on
+        self.on_trial = False  # rebuilt because somebody of its group drew: the next call shows whether it was this one
         self.quiet: set[str] = set()  # methods that have run without a touch
 
     def begin(self) -> dict[str, Any]:
@@ -40,6 +41,11 @@ class Streams:
         if len(GENERATORS.known()) > len(self.states):
             self.states = {**GENERATORS.fresh(self.entropy), **self.states}
         return self.states
+
+    def acquit(self) -> None:
+        """It did not draw when it mattered; unless it has ever drawn, watching it is enough again."""
+        self.on_trial = False
+        self.isolated = self.states != GENERATORS.fresh(self.entropy)
 
     def drawn(self) -> dict[str, Any] | None:
         """What a rebuild needs of the streams: nothing if the member has never drawn."""
@@ -59,7 +65,7 @@ class Swapping:
         Raises:
             Stale: the member must be rebuilt with swapping on.
         """
-        if streams.isolated or not keep or name not in streams.quiet:
+        if streams.isolated or name not in streams.quiet:
             return self._swapped(streams, name, function, args, keep)
         before = self.watch()
         try:
@@ -97,10 +103,12 @@ class Swapping:
             touched = GENERATORS.touched(before)
             homeless = any(generator not in states for generator in touched)
             if touched and keep and not homeless:
-                streams.isolated = True
+                streams.isolated, streams.on_trial = True, False
                 streams.states = GENERATORS.save()
-            elif keep and not touched:
+            elif not touched:
                 streams.quiet.add(name)
+                if streams.on_trial and keep:
+                    streams.acquit()
             GENERATORS.restore(outside)
             if homeless:
                 raise Stale  # torch was imported and drawn from in this very call, before it had a stream

@@ -28,9 +28,11 @@ _FIRST_CAPACITY = 64
 class Journal:
     """One member's calls since its base."""
 
-    __slots__ = ("base", "entries", "logs")
+    __slots__ = ("base", "deterministic", "entries", "logs", "runs")
 
-    def __init__(self) -> None:
+    def __init__(self, deterministic: bool = True) -> None:
+        self.deterministic = deterministic
+        self.runs = 0  # what the entries would have to run again
         self.base: Base | None = None
         self.entries: list[Entry] = []
         self.logs: list[tuple[PortLog, int]] = []  # the ports that it is bound to, and its item there
@@ -41,16 +43,17 @@ class Journal:
         if base is not None:
             self.start_anew(base)
             # Without a snapshot the recipe does not know of this call, so it has to be run again itself.
-            if base[0] is None:
-                self.entries.append(entry)
-        else:
-            self.entries.append(entry)
+            if base[0] is not None:
+                return
+        self.entries.append(entry)
+        self.runs += 1
 
     def start_anew(self, base: Base, last: tuple[PortLog, int] | None = None) -> None:
         """Forgets what was before. `last` is the port and item that said so, if it was said there: without a
         snapshot that last run belongs to the new beginning."""
         self.base = None if base == (None, None) else base
         self.entries.clear()
+        self.runs = 0
         for log, item in self.logs:
             log.forget(item, but_last=(log, item) == last and base[0] is None)
 
@@ -60,17 +63,24 @@ class Journal:
             if not log.length(item):
                 continue
             entry = log.entry(item)
-            if entry is not None:
+            if entry is not None and self.deterministic:  # else it is never run again
                 self.entries.append(entry)
+                self.runs += entry[2]
             log.forget(item)
 
     def replay(self) -> tuple[Base | None, list[Entry]]:
         """What a rebuild has to do after building the recipe."""
-        pending = [entry for log, item in self.logs if (entry := log.entry(item)) is not None]
-        return self.base, [*self.entries, *pending]
+        rows = [entry for log, item in self.logs if (entry := log.entry(item)) is not None]
+        return self.base, [*self.entries, *(rows if self.deterministic else [])]
 
     def __len__(self) -> int:
-        return len(self.entries) + sum(log.length(item) for log, item in self.logs)
+        """How many runs a rebuild would have to make."""
+        return self.runs + sum(log.length(item) for log, item in self.logs)
+
+    @property
+    def open(self) -> bool:
+        """Whether a ring of a port has not been answered."""
+        return any(log.is_open(item) for log, item in self.logs)
 
 
 class PortLog:
@@ -144,7 +154,12 @@ class PortLog:
             self._asked[steps[-1], item] = 0
         self._open[item] = 0
 
+    def is_open(self, item: int) -> bool:
+        """Whether the item has been rung and has not answered."""
+        return bool(self._open[item])
+
     def length(self, item: int) -> int:
+        """How many rings ago its history begins."""
         return self._count - self._begin[item]
 
     def entry(self, item: int) -> Entry | None:
@@ -155,7 +170,7 @@ class PortLog:
         if not len(steps):
             return None
         place = self._places[item]
-        inputs = [[np.array(log[step][place]) for step in steps] for log in self._logs]
+        inputs = [np.array(log[steps][:, place]) for log in self._logs]
         blanks = [
             array[place].copy() if isinstance(place, slice) else np.array(array[place]) for array in self._outputs
         ]
@@ -181,7 +196,7 @@ class PortLog:
 
 def sample(array: Array, rows: int) -> Array:
     """A view of some elements of each row: enough to see that a replay went another way."""
-    flat = array.reshape(rows, -1)
+    flat = array.reshape(rows, array.size // rows if rows else 0)
     return flat[:, :: max(1, flat.shape[1] // _SAMPLE)]
 
 

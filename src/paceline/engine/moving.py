@@ -28,6 +28,13 @@ class Moving:
             if number not in slots:
                 raise BadInput(f"member {index} cannot move to worker {number}; there are {len(slots) - 1}")
         moving = [m for m in crew.members if slots[placed[m.index]] is not crew.slots.get(m.slot)]
+        for member in moving:
+            if not member.portable:
+                raise BadInput(
+                    f"member {member.index} is not deterministic and has neither snapshot and restore nor recall, so "
+                    "it cannot be moved once it has answered"
+                )
+        crew.settle_rings(placed)
         crew.start(slots[placed[member.index]] for member in moving)
         self._shorten(moving)
         self._leave(moving)
@@ -39,6 +46,9 @@ class Moving:
         handle.finish()
         crew.close_slots(slot for slot in old.values() if slot not in slots.values())
         self._bind_again()
+        here = slots[HERE].worker
+        if here is not None:
+            here.beside_threads(place.name == "thread")
         crew.note("moved", f"members {[member.index for member in moving]} moved")
         if handle.failures():
             raise handle.first_error()
@@ -55,7 +65,7 @@ class Moving:
         crew = self._crew
         count = len(crew.slots) - 1 if workers is None else workers
         place = crew.backend if backend in (None, crew.backend.name) else find(str(backend))
-        kept = crew.slots if place is crew.backend else {}
+        kept = crew.slots if place is crew.backend else {HERE: crew.slots[HERE]}
         return place, {n: kept[n] if n in kept else Slot(n, place) for n in (HERE, *range(count))}
 
     def _shorten(self, members: list[Member]) -> None:

@@ -34,7 +34,7 @@ class Pilot:
         """A round is about to be asked for."""
         if self._final:
             return
-        if self._meter.enough and not self._crew.busy:
+        if self._meter.enough and not self._crew.busy and not self._crew.rung:
             self._decide()
         self._meter.through_port = through_port
         self._meter.begin()
@@ -61,6 +61,8 @@ class Pilot:
             self._keep_or_return()
             return
         choice = choose(self._measured(), self._budget())
+        if not all(member.portable for member in self._crew.members):
+            choice = Choice("inline", 1, f"{choice.why}; but a member that is not deterministic cannot be moved")
         self.plan = Plan(backend=choice.backend, workers=choice.workers, why=choice.why)
         self._final = choice.backend == self._crew.place
         if not self._final:

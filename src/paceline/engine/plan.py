@@ -66,7 +66,8 @@ class Measured:
     Attributes:
         members: How many members one round calls.
         seconds: Wall seconds of one member's call.
-        cpu_share: CPU time by wall time; well below 1 means that it waits.
+        cpu_share: The share of the wall time in which it computed, or would have if the machine had let it; well below
+            1 means that it waits.
         message_bytes: Bytes that one member's call sends and receives.
         sendable: Whether the recipes can travel.
         touches_globals: Whether a member draws from a process-wide generator.
@@ -144,6 +145,16 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
+def _wanted_cpu() -> float:
+    """Seconds that this thread has computed, or stood in line for a core: on a loaded machine that is not waiting."""
+    try:
+        with open("/proc/thread-self/schedstat") as file:
+            computed, stood_in_line, _ = file.read().split()
+    except OSError:
+        return process_time()
+    return (int(computed) + int(stood_in_line)) * 1e-9
+
+
 class Meter:
     """Measures rounds of calls: how long, how much CPU, how many members and bytes."""
 
@@ -158,15 +169,16 @@ class Meter:
     def begin(self) -> None:
         """A round has been asked for."""
         if self._since is None:
-            self._since = perf_counter(), process_time()
+            busy = _wanted_cpu()
+            self._since = perf_counter(), busy
 
     def end(self, members: int, nbytes: int = 0) -> None:
         """A round is complete."""
         if self._since is None or members == 0:
             return
-        wall, cpu = self._since
+        wall, busy = self._since
         self._wall += perf_counter() - wall
-        self._cpu += process_time() - cpu
+        self._cpu += _wanted_cpu() - busy
         self._since = None
         self._calls += members
         self._bytes += nbytes

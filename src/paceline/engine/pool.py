@@ -7,13 +7,15 @@ call · post · map · port ──► Crew ──► workers ──► Hosts ─
 
 from __future__ import annotations
 
+import atexit
 import itertools
+import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.engine import budget, wire
+from paceline.engine import budget, forkserver, wire
 from paceline.engine.backend import Settings
 from paceline.engine.calls import Handle, Outcome, Request
 from paceline.engine.crew import Crew
@@ -21,6 +23,7 @@ from paceline.engine.host import MAX_MESSAGE
 from paceline.engine.pilot import Pilot
 from paceline.engine.plan import Plan
 from paceline.engine.port import Port, Spec
+from paceline.engine.process import bury_the_abandoned
 from paceline.engine.roster import HERE, Event, Member
 from paceline.engine.stream import Stream
 from paceline.engine.trace import Trace
@@ -39,6 +42,18 @@ class WorkerInfo:
     pid: int
     backend: str
     members: tuple[int, ...]
+
+
+_open_crews: weakref.WeakSet[Crew] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_everything() -> None:
+    """At the end of the interpreter: pools first, so that members can close, then what started their workers."""
+    for crew in list(_open_crews):
+        crew.close()
+    bury_the_abandoned()
+    forkserver.close_servers()
 
 
 class Pool:
@@ -106,8 +121,10 @@ class Pool:
         self._check_deadline(deadline)
         self._next = 0
         self._place(placement, 0 if measures else count)
-        # A pool that is dropped, or still open when the interpreter ends, must not leave workers behind.
-        self._finalizer = weakref.finalize(self, Crew.close, self._crew)
+        # A pool that is dropped must not leave workers behind; one that is still open at the end is closed in order.
+        self._finalizer = weakref.finalize(self, Crew.abandon, self._crew)
+        self._finalizer.atexit = False
+        _open_crews.add(self._crew)
         try:
             self._build(failed_builds)
         except BaseException:
@@ -158,6 +175,8 @@ class Pool:
             crew.pilot.begin()
         limit = self._limit(deadline)
         packed = {index: self._packed(index, args) for index, args in self._in_order(calls)}
+        if crew.ports:
+            crew.settle_rings(packed)
         handle = Handle(crew.pump, packed)
         for number, items in self._by_slot(packed, apart):
             request = Request("call", items, method=method, record=record, handle=handle, deadline=limit)
@@ -200,12 +219,14 @@ class Pool:
         number = self._number()
         keyed = enumerate(zip(itertools.count() if keys is None else keys, items, strict=False))
         stream = Stream(crew, number, iter(keyed), self._limit(deadline), self._packed)
-        running = [slot for slot in stream.slots if slot.worker is not None]
-        crew.functions[number] = function
-        crew.start(stream.slots)
-        for slot in running:
-            crew.submit(slot, Request("define", {}, method=number))
+        # Packed before anything is handed out: what cannot be sent must not be found out in mid-run.
+        travels = crew.place != "inline" or stream.slots[0].backend.name not in ("inline", "thread")
+        crew.functions[number] = function, wire.settle(wire.pack(function)) if travels else None
         try:
+            for slot in stream.slots:
+                if slot.worker is not None:
+                    crew.submit(slot, Request("define", {}, method=number))
+            crew.start(stream.slots)
             yield from stream.run()
         finally:
             stream.abandon()
@@ -235,6 +256,8 @@ class Pool:
         """
         crew = self._open()
         chosen = list(range(len(crew.members))) if members is None else sorted(members)
+        if len(set(chosen)) < len(chosen) or not all(0 <= member < len(crew.members) for member in chosen):
+            raise BadInput(f"members={chosen}: each once, and from 0 to {len(crew.members) - 1}")
         number = self._number()
         port = crew.ports[number] = Port(crew, number, method, inputs, outputs, chosen, rows, self._limit(deadline))
         for slot in crew.slots.values():
@@ -289,6 +312,7 @@ class Pool:
         """Asks every member that has `snapshot` and `restore` for a snapshot; their journals start from there."""
         crew = self._open()
         able = [member.index for member in crew.members if member.snapshots]
+        crew.settle_rings(able)
         handle = Handle(crew.pump, able)
         for number, items in self._by_slot(dict.fromkeys(able), False):
             crew.submit(crew.slots[number], Request("snapshot", items, handle=handle))
@@ -307,13 +331,17 @@ class Pool:
 
     def close(self) -> None:
         """Ends every worker. May be called again; never raises."""
-        self._finalizer()
+        self._finalizer.detach()
+        _open_crews.discard(self._crew)
+        self._crew.close()
 
     # -- small things ---------------------------------------------------------------------------------
 
     def _open(self) -> Crew:
-        if not self._finalizer.alive:
+        if self._crew.closed:
             raise Closed("this pool has been closed")
+        if self._crew.owner != os.getpid():
+            raise Closed("this pool belongs to the process that this one was forked from; make a new one")
         return self._crew
 
     def _number(self) -> int:
@@ -380,10 +408,12 @@ class Pool:
             return
         if deadline <= 0:
             raise BadInput(f"deadline={deadline} makes no sense; give seconds above 0")
-        if self._crew.backend.name in ("inline", "thread"):
+        backend = self._crew.backend.name
+        if backend in ("inline", "thread") or len(self._crew.slots) == 1:
+            place = backend if backend == "thread" else "inline"
             raise BadInput(
-                f"deadline={deadline} cannot be kept on the {self._crew.backend.name} backend, which cannot end "
-                "a call that hangs; use backend='process'"
+                f"deadline={deadline} cannot be kept on the {place} backend, which cannot end a call that hangs; "
+                "use backend='process'"
             )
 
 
@@ -396,10 +426,20 @@ def _members(
     chosen = list(range(len(factories))) if keys is None else list(keys)
     if len(chosen) != len(factories) or len({repr(key) for key in chosen}) != len(chosen):
         raise BadInput(f"{len(factories)} members need as many different keys; got {chosen!r}")
+    for key in chosen:
+        _check_key(key)
     flags = [deterministic] * len(factories) if isinstance(deterministic, bool) else list(deterministic)
     if len(flags) != len(factories):
         raise BadInput(f"deterministic has {len(flags)} entries for {len(factories)} members")
     return [Member(i, chosen[i], factory, flags[i]) for i, factory in enumerate(factories)]
+
+
+def _check_key(key: Any) -> None:
+    if isinstance(key, tuple):
+        for part in key:
+            _check_key(part)
+    elif not isinstance(key, int | str):
+        raise BadInput(f"a key is an int, a string or a tuple of those, not {key!r}: random streams follow it")
 
 
 def _count(workers: int | None, auto: bool, members: int) -> int:

@@ -12,7 +12,7 @@ the host runs the same method on rows of the same arrays everywhere.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from paceline.engine.arrays import Array, SharedArrays, plain_arrays
 from paceline.engine.calls import Request, as_error
 from paceline.engine.journal import PortLog
 from paceline.engine.roster import HERE, Slot
-from paceline.engine.seat import ERROR, STALE, Result
+from paceline.engine.seat import ERROR, OK, STALE, Result
 from paceline.engine.serving import IDLE, NEWS, READY
 from paceline.engine.wait import Patience, publish
 from paceline.errors import BadInput, Closed, SharedRandomness
@@ -36,6 +36,7 @@ Spec = Mapping[str, tuple[Sequence[int], Any]]
 """Name → (shape of one row, dtype)."""
 
 _LOOK_AGAIN = 0.1
+_PLAIN: Result = (0, OK, None, 0, None)  # what an item that only wrote its rows has answered
 _ROUNDS_PER_LOOK = 128  # how often journals are looked at: are they long enough for a snapshot?
 
 
@@ -70,7 +71,8 @@ class Port:
         self._zeros, self._ones = bytes(len(self._members)), bytes([1]) * len(self._members)
         self._all_ready = bytes([READY]) * len(self._members)
         self._waiting = bytearray(len(self._members))
-        self._outstanding = 0
+        self.outstanding = 0  # how many items have been posted and not been fetched
+        self._absorbed: set[int] = set()  # items whose answers are in the journal, and not yet with the caller
         self._rounds = 0
         self._everyone_by_slot: list[tuple[Slot, list[int]]] = []
         self._places_known: Any = None
@@ -93,7 +95,7 @@ class Port:
     # -- the caller's side ----------------------------------------------------------------------------
 
     def post(self, members: Iterable[int] | None = None) -> None:
-        """Rings the workers of these members (None: all). Does not wait.
+        """Rings the workers of these members (None: all). Does not wait; the inputs are the workers' until `wait`.
 
         Raises:
             BadInput: a member is still waited for, or is not bound to this port.
@@ -104,35 +106,32 @@ class Port:
         if crew.pilot is not None:
             crew.pilot.begin(through_port=True)
         items = self._everyone if members is None else self._items(members)
-        if self._outstanding and any(self._waiting[item] for item in items):
+        if self.outstanding and any(self._waiting[item] for item in items):
             raise BadInput("a member that is posted has not been waited for since its last post")
-        self._outstanding += len(items)
-        if members is None:
-            self._log.ring(None)
-            self._waiting[:] = self._ones
-            self._state_bytes[:] = self._zeros
-        else:
-            self._log.ring(self._mask(items))
-            for item in items:
-                self._waiting[item] = 1
-                self._state_bytes[item] = IDLE
-        self._ring(items, members is None)
+        if crew.last_port is not self:
+            self._come_after_others(items)
+        crew.mend()
+        try:
+            self._ask(items, members is None)
+        except BaseException:
+            self._cancel()
+            raise
 
     def wait(self, min_ready: int | None = None, *, timeout: float | None = None, outcomes: bool = False) -> list[int]:
         """Waits for `min_ready` of the posted members (None: all of them), or for `timeout` seconds.
 
         Returns the members whose rows are now there, in member order; `extras` holds what they returned beside.
-        The lowest member's exception is raised, or with `outcomes=True` left in `errors`.
+        The lowest member's exception is raised, or with `outcomes=True` left in `errors`. If the caller is interrupted
+        while rows are being run or fetched, the round is void: members are as they were before it.
         """
         self.extras, self.errors = {}, {}
-        waiting = self._outstanding
-        goal = waiting if min_ready is None else min(min_ready, waiting)
-        start = perf_counter()
-        self._help()
-        if not self._spin(goal, goal == waiting):
-            self._sleep(goal, None if timeout is None else monotonic() + timeout)
-        self._patience.learn(perf_counter() - start)
-        ready = self._harvest()
+        try:
+            ready = self._wait(min_ready, timeout)
+        except BaseException:
+            if not self._crew.steady:
+                self._cancel()
+            self._crew.steady = False
+            raise
         if self._crew.pilot is not None:
             self._crew.pilot.end(len(ready))
         if self.errors and not outcomes:
@@ -141,8 +140,10 @@ class Port:
 
     def close(self) -> None:
         """Unbinds the port; its arrays stay as they are."""
-        if self._crew.ports.pop(self._number, None) is None:
+        if self._number not in self._crew.ports:
             return
+        self.settle(set(self._members))
+        del self._crew.ports[self._number]
         for slot in self._crew.slots.values():
             if slot.worker is not None and self.lives_on(slot):
                 self._crew.submit(slot, Request("unbind", {}, method=self._number))
@@ -157,11 +158,70 @@ class Port:
         if self._shared is not None:
             self._shared.close()
 
+    def settle(self, members: set[int]) -> None:
+        """Waits until what these members were posted is done, and takes it into their journals; `wait` fetches it."""
+        items = [item for item, member in enumerate(self._members) if member in members and self._waiting[item]]
+        if not items:
+            return
+        self._help()
+        while not all(self._done(item) for item in items):
+            self._rest(_LOOK_AGAIN, lambda: all(self._done(item) for item in items))
+        for item in items:
+            self._absorb(item)
+
+    def _ask(self, items: list[int], everyone: bool) -> None:
+        self.outstanding += len(items)
+        if everyone:
+            self._log.ring(None)
+            self._waiting[:] = self._ones
+            self._state_bytes[:] = self._zeros
+        else:
+            self._log.ring(self._mask(items))
+            for item in items:
+                self._waiting[item] = 1
+                self._state_bytes[item] = IDLE
+        self._ring(items, everyone)
+
+    def _come_after_others(self, items: list[int]) -> None:
+        """Another port rang last: what it asked of these members comes first, in their journals too."""
+        members = [self._members[item] for item in items]
+        self._crew.settle_rings(members, but=self)
+        for member in members:
+            if len(self._crew.members[member].journal.logs) > 1:
+                self._crew.members[member].journal.settle()
+        self._crew.last_port = self
+
+    def _wait(self, min_ready: int | None, timeout: float | None) -> list[int]:
+        goal = self.outstanding if min_ready is None else min(min_ready, self.outstanding)
+        start = perf_counter()
+        self._help()
+        if not self._spin(goal):
+            self._sleep(goal, None if timeout is None else monotonic() + timeout)
+        self._patience.learn(perf_counter() - start)
+        return self._harvest()
+
+    def _cancel(self) -> None:
+        """We were interrupted in the middle of a round: it never took place. Workers that may have begun it are given
+        up, and their members rebuilt from journals that do not know of it."""
+        for item in self._everyone:
+            if self._waiting[item]:
+                self._crew.slots[self.slot_of(item)].suspect = True
+                if self._log.is_open(item):
+                    self._log.withdraw(item)
+            self._waiting[item] = self._asked_bytes[item] = self._state_bytes[item] = 0
+        self._heard.clear()
+        self._absorbed.clear()
+        self.outstanding = 0
+        self._forget_rings()
+
     def _items(self, members: Iterable[int]) -> list[int]:
         try:
-            return [self._item[member] for member in members]
+            items = [self._item[member] for member in members]
         except KeyError as error:
             raise BadInput(f"member {error.args[0]} is not bound to this port") from None
+        if len(set(items)) < len(items):
+            raise BadInput("a member is posted twice at once")
+        return items
 
     def _mask(self, items: list[int]) -> Array:
         mask = np.zeros(len(self._members), np.uint8)
@@ -208,15 +268,17 @@ class Port:
         while here.busy:
             self._crew.pump(0.0)
 
-    def _spin(self, goal: int, everyone: bool) -> bool:
+    def _spin(self, goal: int) -> bool:
         workers = self._ringing
         if not workers:
             return self._ready() >= goal
-        if everyone and len(workers) == len(self.rung):
+        if goal == self.outstanding and len(workers) == len(self.rung):
+            self._crew.steady = True  # looking at words changes nothing
             if len(workers) == 1:
                 served = self._patience.spin(workers[0].has_served)
             else:
                 served = self._patience.spin(lambda: all(worker.has_served() for worker in workers))
+            self._crew.steady = False
             return served and self._ready() >= goal
         return self._patience.spin(lambda: self._ready() >= goal)
 
@@ -225,12 +287,16 @@ class Port:
             left = _LOOK_AGAIN if end is None else min(_LOOK_AGAIN, end - monotonic())
             if left <= 0:
                 return
-            for worker in self._ringing:
-                worker.listen(True)
-            if self._ready() < goal:
-                self._crew.pump(left)
-            for worker in self._ringing:
-                worker.listen(False)
+            self._rest(left, lambda: self._ready() >= goal)
+
+    def _rest(self, seconds: float, enough: Callable[[], bool]) -> None:
+        """Sleeps until a worker has something to tell; they are asked to knock."""
+        for worker in self._ringing:
+            worker.listen(True)
+        if not enough():
+            self._crew.pump(seconds)
+        for worker in self._ringing:
+            worker.listen(False)
 
     def _ready(self) -> int:
         """How many items are done, and what they had to say has been heard."""
@@ -243,7 +309,11 @@ class Port:
             return sum(1 for item, mark in enumerate(state) if mark and not self._unheard(item, state))
         return len(state) - state.count(IDLE)
 
-    def _unheard(self, item: int, state: bytes) -> bool:
+    def _done(self, item: int) -> bool:
+        self._ready()
+        return bool(self._state_bytes[item]) and not self._unheard(item, self._state_bytes)
+
+    def _unheard(self, item: int, state: bytes | memoryview) -> bool:
         return state[item] == NEWS and item not in self._heard
 
     def _hear_all(self, state: bytes) -> None:
@@ -253,25 +323,47 @@ class Port:
 
     def _harvest(self) -> list[int]:
         state = self._state_bytes.tobytes()
-        if state == self._all_ready and self._outstanding == len(state):
+        if state == self._all_ready and self.outstanding == len(state) and not self._absorbed:
             self._log.served(None)
             self._waiting[:] = self._zeros
             self._state_bytes[:] = self._zeros
-            self._outstanding = 0
+            self.outstanding = 0
             self._forget_rings()
             return list(self._members)
         done = [i for i in range(len(state)) if self._waiting[i] and state[i] and not self._unheard(i, state)]
-        self._log.served([item for item in done if item not in self._heard])
         for item in done:
-            self._waiting[item] = 0
-            self._state_bytes[item] = IDLE
-            self._tries.pop(item, None)
-            if item in self._heard:
-                self._take(item, self._heard.pop(item))
-        self._outstanding -= len(done)
-        if not self._outstanding:
+            self._absorb(item)
+            self._deliver(item)
+        self.outstanding -= len(done)
+        if not self.outstanding:
             self._forget_rings()
         return [self._members[item] for item in done]
+
+    def _absorb(self, item: int) -> None:
+        """Takes what an item has answered into its member's journal, once."""
+        if item in self._absorbed:
+            return
+        self._absorbed.add(item)
+        _, kind, _, _, base = self._heard.get(item, _PLAIN)
+        if kind == ERROR:
+            self._log.failed(item)
+        else:
+            self._log.served([item])
+        if base is not None:
+            self._crew.members[self._members[item]].journal.start_anew(base, (self._log, item))
+
+    def _deliver(self, item: int) -> None:
+        """Hands the caller what an item has answered beside its rows."""
+        _, kind, payload, _, _ = self._heard.pop(item, _PLAIN)
+        member = self._members[item]
+        if kind == ERROR:
+            self.errors[member] = as_error(payload)
+        elif payload is not None and (answer := wire.unpack(payload)) is not None:
+            self.extras[member] = answer
+        self._absorbed.discard(item)
+        self._tries.pop(item, None)
+        self._waiting[item] = 0
+        self._state_bytes[item] = IDLE
 
     def _forget_rings(self) -> None:
         self.rung.clear()
@@ -282,20 +374,6 @@ class Port:
         if self._rounds % _ROUNDS_PER_LOOK == 0:
             for member in self._members:
                 self._crew.shorten(self._crew.members[member])
-
-    def _take(self, item: int, result: Result) -> None:
-        _, kind, payload, _, base = result
-        member = self._members[item]
-        if kind == ERROR:
-            self._log.failed(item)
-            self.errors[member] = as_error(payload)
-            return
-        self._log.served([item])
-        answer = wire.unpack(payload)
-        if answer is not None:
-            self.extras[member] = answer
-        if base is not None:
-            self._crew.members[member].journal.start_anew(base, (self._log, item))
 
     # -- the crew's side ------------------------------------------------------------------------------
 
@@ -326,9 +404,10 @@ class Port:
         """The message that binds this port on a worker, and the descriptor that goes with it."""
         rows = {m: (i, self._places[i]) for m, i in self._item.items() if self._on(slot, m)}
         if slot.worker.in_process:
-            return ("bind", self._number, self._method, rows, self._arrays), None
+            return ("bind", self._number, self._method, rows, list(self.inputs), self._arrays), None
         shared = self._shared if slot.worker.shares_memory else None
-        return ("bind", self._number, self._method, rows, self._layout), shared.fd if shared else None
+        message = ("bind", self._number, self._method, rows, list(self.inputs), self._layout)
+        return message, shared.fd if shared else None
 
     def ringing(self, slot: Slot, request: Request) -> tuple[Any, ...]:
         """The message that asks a worker to serve this port."""
@@ -343,43 +422,46 @@ class Port:
             return
         outputs, state = answer
         for item in request.items:
+            if state[item] == NEWS and item not in self._heard:
+                continue  # stale: `hear` has had it rebuilt and rung again, so it is not done, even if the worker dies
             place = self._places[item]
             for name, rows in outputs.items():
                 self._arrays[name][place] = rows[place]
             self._asked_bytes[item] = 0
             self._state_bytes[item] = state[item]
 
-    def lost(self, slot: Slot, dead: Any, victim: Request | None, verdict: Verdict) -> None:
-        """A worker has died: whoever it had in hand is blamed, and given up after too many tries."""
+    def lost(self, slot: Slot, dead: Any, victim: Request | None, verdict: Verdict | None) -> None:
+        """A worker has died: whoever it had in hand is blamed (if anybody is to be), and given up after many tries."""
         self._ringing = [worker for worker in self._ringing if worker.number != slot.number]
-        self._close_answered(slot)
-        pending = [item for item in self._pending(slot) if item not in self._heard]
-        if victim is not None and victim.op == "ring" and victim.method == self._number and len(victim.items) == 1:
-            suspects = list(victim.items)
-        elif dead.shares_memory and victim is None:
-            suspects = [item for item in pending if not self._asked_bytes[item]]  # begun and not finished
-        else:
-            suspects = []
-        if pending and not suspects:
+        for item in self._everyone:  # what has been answered belongs to the past that is replayed
+            if self._waiting[item] and self._state_bytes[item] and self.slot_of(item) == slot.number:
+                self._absorb(item)
+        suspects = self._suspects(slot, dead, victim)
+        if len(suspects) != 1:
             self._alone.add(slot.number)
-        for item in suspects:
-            self._tries[item] = self._tries.get(item, 0) + 1
-            if self._tries[item] >= self._crew.restarts:
-                self._give_up(item, verdict(self._members[item], f"{self._method}()"))
+        if verdict is None or len(suspects) != 1:
+            return
+        [item] = suspects
+        self._tries[item] = self._tries.get(item, 0) + 1
+        if self._tries[item] >= self._crew.restarts:
+            self._give_up(item, verdict(self._members[item], f"{self._method}()"))
 
-    def _close_answered(self, slot: Slot) -> None:
-        """What has been answered and not been fetched yet belongs to the past that is replayed."""
-        for item, member in enumerate(self._members):
-            if self._waiting[item] and self._state_bytes[item] and self._on(slot, member):
-                if item in self._heard and self._heard[item][1] == ERROR:
-                    self._log.failed(item)
-                else:
-                    self._log.served([item])
+    def _suspects(self, slot: Slot, dead: Any, victim: Request | None) -> list[int]:
+        pending = self._pending(slot)
+        if victim is not None and (victim.op, victim.method) == ("ring", self._number):
+            return [item for item in victim.items if item in pending]
+        if dead.shares_memory and victim is None:
+            return [item for item in pending if not self._asked_bytes[item]]  # begun and not finished
+        return []
 
     def abandon(self, slot: Slot, error: BaseException) -> None:
         """There is no worker any more, and none can be had: whoever waits is told."""
         for item in self._pending(slot):
             self._give_up(item, error)
+
+    def has_pending(self, slot: Slot) -> bool:
+        """Whether a worker still has rows to run."""
+        return slot.number in self.rung and bool(self._pending(slot))
 
     def rings_again(self, slot: Slot, members: set[int] | None = None) -> list[Request]:
         """What a new worker has to be asked again (of these members only)."""

@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+from collections import deque
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 from paceline.engine import forkserver
 from paceline.engine.arrays import Control
 from paceline.engine.backend import Gone, Reply, Request, Settings
-from paceline.engine.channel import WAKE, Channel
+from paceline.engine.channel import WAKE, Channel, encode
 from paceline.engine.chatter import LISTENER, Voice
 from paceline.engine.wait import Patience, fence
 from paceline.errors import PlanNotMet
@@ -73,10 +74,11 @@ class ProcessWorker:
         self._ended = False
 
     def send(self, request: Request, descriptor: int | None = None) -> None:
-        # The words first: a worker that wakes up by the packet must find the bell changed.
+        frame = encode(request, descriptor)  # first, for it may fail: then nothing has been said
+        # The words before the packet: a worker that wakes up by it must find the bell changed.
         self._words[Control.MAIL] += 1
         self._words[Control.BELL] += 1
-        self.channel.send(request, descriptor)
+        self.channel.send(frame)
 
     def ring(self) -> None:
         """Tells the worker that rows have been asked for."""
@@ -142,6 +144,12 @@ class ProcessWorker:
         self._dead(5.0)
         self._bury()
 
+    def abandon(self) -> None:
+        """Ends the worker without a lock or a wait; `bury_the_abandoned` does the rest, at a better time."""
+        if not self._ended:
+            self.kill()
+            _abandoned.append(self)
+
     def _dead(self, timeout: float = 0.0) -> bool:
         if self._ended:
             return True
@@ -167,6 +175,15 @@ class ProcessWorker:
     def _tag(self) -> str:
         member = int(self._words[Control.CURRENT]) - 1
         return f"worker {self.number} pid {self.pid}" + (f" member {member}" if member >= 0 else "")
+
+
+_abandoned: deque[ProcessWorker] = deque()
+
+
+def bury_the_abandoned() -> None:
+    """A finaliser may run anywhere, also in the middle of what it would need; so burials wait for this."""
+    while _abandoned:
+        _abandoned.popleft().close(0.0)
 
 
 def _ending(code: int | None) -> str:
@@ -200,6 +217,7 @@ class ProcessBackend:
     def start(self, numbers: Sequence[int], settings: Settings) -> list[Any]:
         if sys.platform != "linux":
             raise PlanNotMet("the process backend needs Linux (memfd, pidfd); use plan='thread' or plan='ray'")
+        bury_the_abandoned()
         _tell_of_hashing()
         _check_descriptors(len(numbers))
         workers: list[ProcessWorker] = []

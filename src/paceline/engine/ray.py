@@ -26,15 +26,13 @@ from typing import Any
 
 from paceline.engine import cluster, forkserver, wire
 from paceline.engine.backend import Gone, Reply, Request, Settings
-from paceline.engine.rayhost import RayHost, pack, place
+from paceline.engine.rayhost import RayHost, last_words, pack, place
 from paceline.errors import PlanNotMet
 
 _UP_WITHIN = 60.0
 _SLICE = 1.0  # Ray waits in C; between two slices Python sees its signals
 _GRACE = 2.0
-_ASKED, _SHOT = 2.0, 5.0  # seconds that a process may take to end
-_TAIL = 8192
-_MARKS = (":job_id:", ":actor_name:", ":task_name:")  # lines that Ray writes for itself
+_ASKED, _SHOT = 1.0, 5.0  # seconds that a process may take to end
 
 _EXIT = re.compile(r"exit type: (\w+) Worker exit detail: (.*?)(?: Some common causes.*)?$", re.DOTALL)
 
@@ -43,6 +41,7 @@ _EXIT = re.compile(r"exit type: (\w+) Worker exit detail: (.*?)(?: Some common c
 _OPTIONS = {"num_cpus": 0, "memory": 1, "max_restarts": 0, "max_task_retries": 0, "enable_task_events": False}
 
 _living: weakref.WeakSet[RayWorker] = weakref.WeakSet()
+_abandoned: deque[RayWorker] = deque()
 
 
 class RayWorker:
@@ -140,6 +139,12 @@ class RayWorker:
         if self._connected:
             self._ray.kill(self._actor, no_restart=True)
 
+    def abandon(self) -> None:
+        """Asks nothing of Ray, which may be in the middle of something; that is done when the next worker starts."""
+        self._killed = True
+        self._shoot()
+        _abandoned.append(self)
+
     def say_goodbye(self) -> None:
         self.send(("close",))
 
@@ -169,26 +174,22 @@ class RayWorker:
         if self._pidfd < 0:
             return ""
         if not _ended(self._pidfd, _ASKED):  # a stopped process hears nothing of what Ray asks
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            self._shoot()
             _ended(self._pidfd, _SHOT)
         os.close(self._pidfd)
         self._pidfd = -1
-        return _tail(self._errors)
+        return last_words(self._errors)
+
+    def _shoot(self) -> None:
+        if self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
 
 def _ended(pidfd: int, timeout: float) -> bool:
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(timeout * 1000))
-
-
-def _tail(path: str) -> str:
-    with contextlib.suppress(OSError), open(path, "rb") as file:
-        file.seek(max(0, os.path.getsize(path) - _TAIL))
-        lines = file.read().decode("utf-8", "replace").splitlines()
-        return "\n".join(line for line in lines if not line.startswith(_MARKS)).strip()
-    return ""
 
 
 def _ending(text: str) -> str:
@@ -210,6 +211,8 @@ class RayBackend:
     def start(self, numbers: Sequence[int], settings: Settings) -> list[Any]:
         ray = cluster.connect()
         cluster.at_exit(_close_the_living)
+        while _abandoned:
+            _abandoned.popleft().close(0.0)
         up: dict[int, RayWorker] = {}
         coming: list[RayWorker] = []
         try:

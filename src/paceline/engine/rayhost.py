@@ -21,6 +21,9 @@ from paceline.engine import budget, wire
 from paceline.engine.arrays import plain_arrays
 from paceline.engine.host import Host
 
+_TAIL = 8192
+_MARKS = (":job_id:", ":actor_name:", ":task_name:")  # lines that Ray writes for itself
+
 Place = tuple[str, str]
 """The kernel that runs, and the namespace of its pids."""
 
@@ -99,6 +102,15 @@ def place() -> Place | None:
             return file.read(), os.readlink("/proc/self/ns/pid")
     except OSError:
         return None
+
+
+def last_words(path: str) -> str:
+    """The end of what a worker wrote to stderr, if that file is on this machine."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        file.seek(max(0, os.path.getsize(path) - _TAIL))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+        return "\n".join(line for line in lines if not line.startswith(_MARKS)).strip()
+    return ""
 
 
 def _settle_in(config: dict[str, Any], records: logging.Handler) -> None:

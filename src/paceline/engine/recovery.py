@@ -49,7 +49,7 @@ class Recovery:
         if slot.inflight:
             deadline, since, calls = slot.inflight[0].deadline, slot.inflight[0].since, len(slot.inflight[0].items)
         for port in self._crew.ports.values():
-            if slot.number in port.rung and port.deadline is not None:
+            if port.deadline is not None and port.has_pending(slot):
                 deadline, since = port.deadline, port.rung[slot.number]
         if deadline is None or not slot.worker.can_kill:
             return None
@@ -69,35 +69,45 @@ class Recovery:
                 slot.worker.kill()
 
     def _rung(self, slot: Slot) -> bool:
-        return any(slot.number in port.rung for port in self._crew.ports.values())
+        return any(port.has_pending(slot) for port in self._crew.ports.values())
 
     def _deadline(self, slot: Slot) -> float | None:
         if slot.inflight:
             return slot.inflight[0].deadline
-        return next((port.deadline for port in self._crew.ports.values() if slot.number in port.rung), None)
+        return next((port.deadline for port in self._crew.ports.values() if port.has_pending(slot)), None)
 
-    def recover(self, slot: Slot, gone: Gone) -> None:
+    def recover(self, slot: Slot, gone: Gone, *, blame: bool = True) -> None:
         """Replaces a dead worker: builds, replays, asks again."""
         dead, slot.worker = slot.worker, None
-        under_way = [*(slot.redo or ()), *slot.inflight]
-        waiting = [*under_way[1:], *slot.queue]
-        self._crew.note("lost", self._obituary(slot, dead, gone, under_way))
+        victim = slot.inflight[0] if slot.inflight else None
+        # In the order in which they were asked: what had been set aside came back before what is under way.
+        earlier, later = list(slot.redo or ()), [*list(slot.inflight)[1:], *slot.queue]
+        self._crew.note("lost" if blame else "interrupted", self._obituary(slot, dead, gone, victim))
+        self._mention_the_forgetful(slot)
 
         def verdict(index: int, name: str, item: bool = False) -> WorkerLost:
             return self._verdict(slot, dead, gone, index, name, item)
 
-        again = self._after_death(slot, under_way[0], verdict) if under_way else []
+        again = [] if victim is None else self._after_death(slot, victim, verdict) if blame else [victim]
         for port in self._crew.ports.values():
-            port.lost(slot, dead, under_way[0] if under_way else None, verdict)
+            port.lost(slot, dead, victim, verdict if blame else None)
         slot.redo, slot.overdue = None, None
         slot.inflight.clear()
-        slot.queue = deque(request for request in (*again, *waiting) if self._wanted(request))
+        slot.queue = deque(request for request in (*earlier, *again, *later) if self._wanted(request))
         neighbour = self._neighbour(slot)
         if slot.unkeepable and neighbour is not None:
             slot.unkeepable = False
             self._shrink(slot, neighbour, PlanNotMet("it died again and again while its members were built"))
         else:
             self._refill(slot)
+
+    def _mention_the_forgetful(self, slot: Slot) -> None:
+        """Members that are not deterministic are never asked again; those that cannot be told either begin anew."""
+        for member in self._crew.members:
+            if member.slot == slot.number and not member.deterministic and len(member.journal):
+                how = "is told its" if member.recalls else "begins anew without its"
+                text = f"member {member.index} is not deterministic: it {how} {len(member.journal)} recorded answers"
+                self._crew.note("recalled" if member.recalls else "forgot", text)
 
     def _wanted(self, request: Request) -> bool:
         if request.op == "map":
@@ -171,8 +181,8 @@ class Recovery:
             )
         return WorkerLost(f"{who} lost its worker in {name} in {self._crew.restarts} tries: {place} {gone.how}{words}")
 
-    def _obituary(self, slot: Slot, dead: Any, gone: Gone, under_way: list[Request]) -> str:
-        doing = under_way[0].call_name() if under_way else "nothing" if not self._rung(slot) else "a port's call"
+    def _obituary(self, slot: Slot, dead: Any, gone: Gone, victim: Request | None) -> str:
+        doing = victim.call_name() if victim else "a port's call" if self._rung(slot) else "nothing"
         why = f" (overran its deadline of {slot.overdue:g} s)" if slot.overdue is not None else ""
         return f"worker {slot.number} ({dead.backend}, pid {dead.pid}) {gone.how}{why} while it ran {doing}: rebuilding"
 

@@ -16,9 +16,11 @@ import numpy as np
 from paceline.engine import wire
 from paceline.engine.isolation import Refusing, Stale, Swapping
 from paceline.engine.journal import outputs_differ
-from paceline.engine.seat import Anew, Seat
-from paceline.errors import MemberExit, ReplayDiverged
+from paceline.engine.seat import Anew, Seat, checked
+from paceline.errors import MemberExit, ReplayDiverged, SharedRandomness, TooLarge
 from paceline.seeds import check
+
+_TOO_LARGE = check(TooLarge.__qualname__)  # an answer that was never sent, so never seen
 
 _log = logging.getLogger("paceline")
 
@@ -33,14 +35,15 @@ def _replay_call(
     try:
         args = wire.fresh(packed)
         answer = isolation.run(seat.streams, method, getattr(seat.value, method), args)
-        got = check(answer.answer if type(answer) is Anew else answer)
-    except Stale:
+        answer = answer.answer if type(answer) is Anew else answer
+        got = checked(answer, wire.pack(answer))
+    except (Stale, SharedRandomness, KeyboardInterrupt):
         raise
-    except Exception as error:
-        got = check(type(error).__qualname__)
     except SystemExit:
         got = check(MemberExit.__qualname__)
-    if got != expected:
+    except BaseException as error:
+        got = check(type(error).__qualname__)
+    if got != expected and expected != _TOO_LARGE:
         raise ReplayDiverged(_divergence(seat.index, f"call {number}, {method}(),"))
 
 
@@ -67,10 +70,10 @@ def _replay_port(
     outputs = [np.array(blank) for blank in blanks]  # what a run leaves unwritten stays, as it did the first time
     for step in range(steps):
         try:
-            isolation.run(seat.streams, method, function, (*(rows[step] for rows in inputs), *outputs))
-        except Stale:
+            isolation.run(seat.streams, method, function, (*(rows[step, ...] for rows in inputs), *outputs))
+        except (Stale, SharedRandomness, KeyboardInterrupt):
             raise
-        except Exception as error:  # it raised the first time too, and the caller was told then
+        except BaseException as error:  # it raised the first time too, and the caller was told then
             _log.debug("member %d raised %s again in replay", seat.index, type(error).__name__)
     if outputs_differ(outputs, expected):
         raise ReplayDiverged(_divergence(seat.index, f"the last of {steps} runs of {method}()"))

@@ -34,15 +34,21 @@ class Member:
         self.key = key
         self.factory = factory
         self.deterministic = deterministic
-        self.journal = Journal()
+        self.journal = Journal(deterministic)
         self.slot = HERE
-        self.isolated = False
+        self.isolated = not deterministic  # it cannot be asked again, so it must never turn out to be stale
         self.snapshots = False
+        self.recalls = False
         self.snapshot_due = False
         self.build_tries = 0
         self.awaited: Handle | None = None  # who waits for it to be built
         self.lost: WorkerLost | None = None  # its worker dies whenever it is built
         self._packed: wire.Packed | None = None
+
+    @property
+    def portable(self) -> bool:
+        """Whether it can be rebuilt elsewhere as it is."""
+        return self.deterministic or self.snapshots or self.recalls or not len(self.journal)
 
     def recipe(self, in_process: bool) -> Any:
         """The factory itself where nothing travels, else packed, once."""
@@ -65,6 +71,7 @@ class Slot:
         self.redo: list[Request] | None = None  # stale calls, to be made again once everything sent has come back
         self.builds_alone = False  # somebody's constructor or replay kills: build one by one
         self.overdue: float | None = None  # the deadline for which the worker was killed
+        self.suspect = False  # we were interrupted in the middle of its traffic: what it knows and we know may differ
         self.unkeepable = False  # under auto: its members go to a neighbour instead of a new worker
         self.orphaned = False  # its worker could not be replaced: whoever asks next tries again
 

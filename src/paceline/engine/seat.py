@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
+from paceline.engine import wire
 from paceline.engine.isolation import Streams
+from paceline.seeds import check
 
 OK, ERROR, STALE = range(3)
 Result = tuple[int, int, Any, int, Any]
@@ -37,3 +40,11 @@ class Seat:
         self.value: Any = None
         self.error: BaseException | None = None  # it could not be built; every call says so
         self.stale = False  # awaiting its rebuild; what is called meanwhile is called again afterwards
+
+
+def checked(answer: Any, packed: wire.Packed) -> int:
+    """The check of an answer, as the journal keeps it."""
+    try:
+        return check(answer)
+    except (Exception, RecursionError):  # what cannot be walked (a cycle, say) is checked by its pickle
+        return zlib.crc32(packed if isinstance(packed, bytes) else packed[0])

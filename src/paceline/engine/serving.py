@@ -42,6 +42,7 @@ class BoundPort:
         method: str,
         rows: dict[int, Any],
         seats: dict[int, Seat],
+        inputs: list[str],
         arrays: dict[str, Any],
     ) -> None:
         self._host = host
@@ -50,9 +51,11 @@ class BoundPort:
         self._arrays = arrays
         self._asked: memoryview = arrays["asked"].data
         self._state: memoryview = arrays["state"].data
+        # Inputs are read-only: a row that was changed by a run that did not count could not be run again.
+        readable = {name: _read_only(array) if name in inputs else array for name, array in arrays.items()}
         names = [name for name in arrays if name not in ("asked", "state")]
         self._items: list[tuple[int, Seat, Any, tuple[Any, ...]]] = [
-            (item, seats[index], getattr(seats[index].value, method, None), _views(arrays, names, where))
+            (item, seats[index], getattr(seats[index].value, method, None), _views(readable, names, where))
             for index, (item, where) in rows.items()
         ]
         self._quiet = bytearray(len(self._asked))  # items that may be run in groups
@@ -98,7 +101,7 @@ class BoundPort:
             host.current = seat.index
             try:
                 group.append((item, seat, function(*views)))
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
                 group.append((item, seat, _Raised(error)))
             if perf_counter() > end:
                 self._vouch(group, before)
@@ -116,6 +119,8 @@ class BoundPort:
             else:
                 self._report(item, self._told(seat, result))
         group.clear()
+        if host.ready is not None:
+            host.ready()
 
     def _disown(self, group: list[tuple[int, Seat, Any]]) -> None:
         """Somebody drew from a stream that is not its own; who, nobody knows."""
@@ -132,10 +137,10 @@ class BoundPort:
         start = perf_counter()
         prior = seat.streams.drawn()
         try:
-            if function is None or seat.stale or seat.error is not None:
+            if seat.stale or seat.error is not None:
                 raise seat.error or Stale
-            result = host.isolation.run(seat.streams, method, function, views)
-        except (Exception, SystemExit) as error:
+            result = host.isolation.run(seat.streams, method, function or getattr(seat.value, method), views)
+        except BaseException as error:
             result = _Raised(error)
         host.span(method, seat.index, start)
         self._quiet[item] = method in seat.streams.quiet and not seat.streams.isolated and not host.traced
@@ -143,6 +148,8 @@ class BoundPort:
             self._state[item] = READY
         else:
             self._report(item, self._told(seat, result, prior))
+        if host.ready is not None:
+            host.ready()
 
     def _told(self, seat: Seat, result: Any, prior: dict[str, Any] | None = None) -> Result:
         if type(result) is _Raised:
@@ -153,6 +160,12 @@ class BoundPort:
         if self._host.tell is not None:
             self._host.tell((self._number, item, result))
         self._state[item] = NEWS
+
+
+def _read_only(array: Any) -> Any:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _views(arrays: dict[str, Any], names: list[str], where: Any) -> tuple[Any, ...]:

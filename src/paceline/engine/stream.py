@@ -17,7 +17,7 @@ from paceline.engine.calls import Handle, Outcome, Request
 from paceline.engine.crew import Crew
 from paceline.engine.plan import Choice, Measured, Meter, choose
 from paceline.engine.roster import HERE, Slot
-from paceline.errors import NotSendable, PlanNotMet
+from paceline.errors import Closed, NotSendable, PlanNotMet
 from paceline.seeds import Key
 
 _CHUNK_SECONDS = 1e-3
@@ -50,7 +50,8 @@ class Stream:
         while self._handles:
             if self._meter is not None:
                 self._meter.begin()
-            self._crew.pump(None)
+            if not self._crew.pump(None) and not any(handle.done for _, handle, _ in self._handles):
+                raise Closed("the pool was closed while a map was under way")
             done = list(self._finished())
             if self._meter is not None:
                 self._meter.end(len(done))
@@ -117,8 +118,9 @@ class Stream:
             self._crew.moving.move({}, backend=None, workers=0)
 
     def _sendable(self) -> bool:
+        function, packed = self._crew.functions[self._number]
         try:
-            wire.pack(self._crew.functions[self._number])
+            self._crew.functions[self._number] = function, packed or wire.settle(wire.pack(function))
         except NotSendable:
             return False
         return True

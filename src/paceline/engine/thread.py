@@ -63,6 +63,10 @@ class ThreadWorker:
     def kill(self) -> None:
         raise AssertionError("a thread cannot be killed")
 
+    def abandon(self) -> None:
+        """Lets the thread end after the call in hand; nobody waits for it."""
+        self._inbox.put(None)
+
     def say_goodbye(self) -> None:
         self._inbox.put(("close",))
         self._inbox.put(None)

@@ -56,7 +56,7 @@ def settle(packed: Packed) -> Packed:
     if isinstance(packed, bytes):
         return packed
     head, buffers = packed
-    return head, [bytearray(buffer) for buffer in buffers]
+    return head, [pickle.PickleBuffer(bytearray(buffer)) for buffer in buffers]
 
 
 def fresh(packed: Packed) -> Any:

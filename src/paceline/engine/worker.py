@@ -77,6 +77,7 @@ class _Worker:
             max_message=config["max_message"],
             mark=self._mark,
             tell=self._tell,
+            ready=self._ready,
         )
         self._closing = False
 
@@ -141,14 +142,19 @@ class _Worker:
 
     def _with_shared_arrays(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
         """A port's arrays arrive as a layout, and as a descriptor that rides on the packet."""
-        op, port, method, rows, layout = request
+        op, port, method, rows, inputs, layout = request
         shared = SharedArrays(layout, self._channel.take_descriptor())
         shared.close()
-        return op, port, method, rows, shared.arrays
+        return op, port, method, rows, inputs, shared.arrays
 
     def _mark(self, member: int) -> None:
         self._words[Control.CURRENT] = member + 1
         self._times[Control.STARTED] = time.monotonic()
+
+    def _ready(self) -> None:
+        """Some rows are done, others still to be run: main may be waiting for these."""
+        if self._words[Control.LISTENING]:
+            self._channel.wake()
 
     def _tell(self, news: tuple[Any, ...]) -> None:
         self._say(("news", news))

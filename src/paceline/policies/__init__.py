@@ -15,10 +15,25 @@ from typing import Any
 from paceline.policies.chance import Random
 from paceline.policies.greedy import greedy
 from paceline.policies.memory import memory
+from paceline.policies.torchnet import TorchNet
 from paceline.types import Seat
 
-__all__ = ["ABOUT", "POLICIES", "Random", "greedy"]
+__all__ = ["ABOUT", "DEFAULT", "POLICIES", "Random", "TorchNet", "greedy", "memory"]
 
 POLICIES: Mapping[str, Callable[[Seat], Any]] = MappingProxyType(
-    {"random": Random, "greedy": greedy, "memory": memory}
+    {"random": Random, "greedy": greedy, "memory": memory, "torch": TorchNet}
 )
+"""Name → factory, which builds the policy for a seat."""
+
+ABOUT: Mapping[str, str] = MappingProxyType(
+    {
+        "random": "Uniformly random actions; plays any world.",
+        "greedy": "Scripted: walks to the nearest thing worth having in sight. Plays the built-in worlds.",
+        "memory": "Scripted, with memory: maps what it has seen and comes back for it. Plays the built-in worlds.",
+        "torch": "A small network with shipped weights; all seats in one pass. Needs PyTorch: 'paceline[train]'.",
+    }
+)
+"""Name → one sentence for listings."""
+
+DEFAULT = "greedy"
+"""The policy that plays when none is named."""

@@ -63,7 +63,7 @@ class Harvester(Mind):
 
 
 class Carrier(Mind):
-    """Goes to a parcel in sight, or with a parcel to its house if that is in sight; else to some other cell in sight."""
+    """Goes to a parcel in sight, or with one to its house if that is in sight; else to some other cell in sight."""
 
     def reset(self, seed: int) -> None:
         """Begins an episode: wants nothing yet."""

@@ -12,7 +12,19 @@ from typing import Any
 import numpy as np
 
 from paceline.policies.greedy import Harvester
-from paceline.policies.mind import CLEAN, CLEANUP, COURIER, EAST, FORAGE, MOVES, STAY, WEST, Array, Mind, behaviour, route
+from paceline.policies.mind import (
+    CLEANUP,
+    COURIER,
+    EAST,
+    FORAGE,
+    MOVES,
+    STAY,
+    WEST,
+    Array,
+    Mind,
+    behaviour,
+    route,
+)
 from paceline.types import Seat
 
 Cell = tuple[int, int]
@@ -73,26 +85,26 @@ class Wayfarer(Mind):
 
     def sees(self, cell: Cell) -> bool:
         """Whether a cell is in the window."""
-        return abs(cell[0] - self._row) <= self._reach and abs(cell[1] - self._column) <= self._reach
+        return max(abs(cell[0] - self._row), abs(cell[1] - self._column)) <= int(self._reach)
 
     def head_for(self, blocked: Array, cell: Cell) -> int | None:
         """The first step toward a cell, in sight or not; None if it cannot come nearer."""
-        rows, columns = np.indices(blocked.shape) - self._reach
-        apart = abs(rows + self._row - cell[0]) + abs(columns + self._column - cell[1]) + 1000 * blocked
-        if apart.min() >= apart[self._reach, self._reach]:
-            return None
-        return self.toward(blocked, apart == apart.min())
+        row, column = cell[0] - self._row, cell[1] - self._column
+        apart = abs(self._rows - row) + abs(self._columns - column) + 1000 * blocked
+        nearest = apart.min()
+        return None if nearest >= self.away(cell) else self.toward(blocked, apart == nearest)
 
     def uncontested(self, view: Mapping[str, Array], plane: Array) -> Array:
         """Of what a plane shows, that to which nobody in sight is nearer."""
-        others = view["agent"].copy()
-        others[self._reach, self._reach] = 0
-        if not others.any():
-            return plane
-        rows, columns = np.indices(plane.shape)
-        apart = [abs(rows - row) + abs(columns - column) for row, column in np.argwhere(others).tolist()]
-        own = abs(rows - self._reach) + abs(columns - self._reach)
-        return plane.astype(bool) & (own <= np.min(apart, 0))
+        wanted: Array = plane.astype(bool)
+        others = np.argwhere(view["agent"]) - self._reach
+        others = others[others.any(1)]  # without itself
+        if not (len(others) and wanted.any()):
+            return wanted
+        rows, columns = self._rows - others[:, :1, None], self._columns - others[:, 1:, None]
+        own = abs(self._rows) + abs(self._columns)
+        wanted &= own <= (abs(rows) + abs(columns)).min(0)
+        return wanted
 
 
 class Gatherer(Wayfarer):
@@ -134,7 +146,7 @@ class Gatherer(Wayfarer):
 
 
 class Member(Wayfarer, Harvester):
-    """Shares the work: one in a few keeps to the river and cleans it, the others remember the apples they have passed."""
+    """Shares the work: one in a few keeps the river clean, the others remember the apples they have passed."""
 
     def reset(self, seed: int) -> None:
         """Begins an episode: knows of no apple."""
@@ -176,13 +188,16 @@ class Postman(Wayfarer):
     def reset(self, seed: int) -> None:
         """Begins an episode: the map is empty."""
         super().reset(seed)
+        self._begin_map()
+
+    def _begin_map(self) -> None:
+        self._row, self._column = 0, 0
         size = 2 * FAR + 1
         self._map = np.full((size, size), UNSEEN, np.uint8)
         self._parcels = np.zeros((size, size), bool)
         self._houses = np.zeros((size, size), bool)
         self._asked = np.zeros((size, size), bool)  # houses that are not the address
         self._seen = np.zeros((size, size), np.int32)  # when a cell was in sight
-        self._open = True  # whether the last step led into a cell that is no wall
 
     def went_through(self, view: Mapping[str, Array]) -> bool:
         """Whether the last move did: only walls are in the way here, and they are on the map."""
@@ -201,6 +216,8 @@ class Postman(Wayfarer):
         return self.wander(self.obstacles(view))
 
     def _draw(self, view: Mapping[str, Array], loaded: bool) -> None:
+        if max(abs(self._row), abs(self._column)) > FAR - self._reach - 1:
+            self._begin_map()  # it has walked off the map
         top, left = FAR + self._row - self._reach, FAR + self._column - self._reach
         here = slice(top, top + 2 * self._reach + 1), slice(left, left + 2 * self._reach + 1)
         self._map[here] = np.where(view["wall"], WALL, OPEN)
@@ -219,12 +236,13 @@ class Postman(Wayfarer):
     def _edge(self) -> Array:
         """The cells from which something new may be seen: open ones beside unseen ones."""
         unseen = self._map == UNSEEN
-        edge = np.zeros_like(unseen)
+        edge: Array = np.zeros_like(unseen)
         edge[1:-1, 1:-1] = unseen[:-2, 1:-1] | unseen[2:, 1:-1] | unseen[1:-1, :-2] | unseen[1:-1, 2:]
-        return edge & (self._map == OPEN)
+        edge &= self._map == OPEN
+        return edge
 
     def _oldest(self) -> Array:
         """The open cells that have been out of sight for longest."""
         seen = np.where(self._map == OPEN, self._seen, self._now)
-        oldest: Array = seen == seen.min()
-        return oldest & (self._map == OPEN)
+        oldest: Array = (seen == seen.min()) & (self._map == OPEN)
+        return oldest

@@ -24,6 +24,7 @@ STAY, NORTH, SOUTH, WEST, EAST, CLEAN = range(6)
 MOVES = ((0, 0), (-1, 0), (1, 0), (0, -1), (0, 1))
 """What the actions do, as (row, column); the order is that of the worlds."""
 
+_FIXED = frozenset({"seat", "_planes", "_reach", "_rows", "_columns"})  # what a mind is born with, and never changes
 KEEP_ON = 0.9  # how likely a wanderer is to go on as before
 
 
@@ -39,7 +40,9 @@ class Mind:
     def __init__(self, seat: Seat) -> None:
         self.seat = seat
         self._planes = {name: number for number, name in enumerate(seat.observation_space.planes)}
-        self._reach = seat.observation_space.shape[1] // 2
+        size: int = seat.observation_space.shape[1]
+        self._reach = size // 2
+        self._rows, self._columns = np.indices((size, size)) - self._reach  # of the window's cells, from the middle
         self.reset(0)
 
     def reset(self, seed: int) -> None:
@@ -59,8 +62,7 @@ class Mind:
 
     def snapshot(self) -> dict[str, Any]:
         """All that it keeps in mind."""
-        fixed = ("seat", "_planes", "_reach")
-        return copy.deepcopy({name: value for name, value in vars(self).items() if name not in fixed})
+        return copy.deepcopy({name: value for name, value in vars(self).items() if name not in _FIXED})
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Goes on from a snapshot."""

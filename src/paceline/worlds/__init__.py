@@ -54,7 +54,7 @@ _ALL = (
     Mission(
         "forage-dense",
         make_forage,
-        {"agents": 16, "size": 12, "bushes": 24},
+        {"agents": 16, "size": 14, "bushes": 24, "regrow": 10},
         about="Sixteen agents in a small place: everything is contested.",
     ),
     Mission("forage-64", make_forage, {"agents": 64}, about="Sixty-four agents on a large meadow."),

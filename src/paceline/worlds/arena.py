@@ -1,7 +1,9 @@
-"""What the worlds of many agents share: seats, moves in a fair order, windows, the end; PettingZoo's `ParallelEnv` by protocol.
+"""What the worlds of many agents share: seats, moves in a fair order, windows, and the end.
+
+An arena keeps to the protocol of PettingZoo's `ParallelEnv`, and does not need PettingZoo.
 
     actions ──► act, each in its turn ──► the world goes on ──► windows, rewards, flags, infos
-                (turns drawn anew each step)
+                (turns are drawn in every step)
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from paceline.errors import BadInput
-from paceline.worlds.board import REACH, Array, Board, Planes, choice, mode, whole
+from paceline.worlds.board import MODES, REACH, Array, Board, Planes, choice, mode, whole
 from paceline.worlds.picture import Scene, rgb, text
 
 LONGEST = 1_000_000
@@ -36,7 +38,7 @@ class Arena:
         render_mode: "rgb_array", "ansi" or None.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 12}
+    metadata: ClassVar[dict[str, Any]] = MODES
 
     def __init__(
         self,
@@ -160,7 +162,9 @@ class Arena:
             BadInput: it was built without a render mode.
         """
         if self.render_mode is None:
-            raise BadInput("this world was built without a render mode; build it with render_mode='rgb_array' or 'ansi'")
+            raise BadInput(
+                "this world was built without a render mode; build it with render_mode='rgb_array' or 'ansi'"
+            )
         return rgb(self._scene()) if self.render_mode == "rgb_array" else text(self._scene())
 
     def close(self) -> None:

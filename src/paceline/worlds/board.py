@@ -1,8 +1,11 @@
 """A board as a stack of named planes of zeros and ones, and the window that an agent sees of it.
 
-    wall   ripe   bare   agent          a place is one int: the cell's number on the board with its margin,
-    ┌───┐  ┌───┐  ┌───┐  ┌───┐          so a move is an addition, and a window a few fixed offsets
-    │   │  │   │  │   │  │ ┌─┼─── window around a place
+What stands where is a 1 in the plane of its name. A place is one int, the number of its cell on the board with its
+margin: so a move is an addition, and a window a few fixed offsets.
+
+    wall   ripe   bare   agent
+    ┌───┐  ┌───┐  ┌───┐  ┌───┐
+    │   │  │   │  │   │  │ ┌─┼─── a window around a place
     └───┘  └───┘  └───┘  └─┴─┘
 """
 
@@ -21,6 +24,7 @@ Array = np.ndarray[Any, Any]
 REACH = 3
 """How far an agent sees, in each direction."""
 WINDOW = 2 * REACH + 1
+MODES: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 12}
 MOVES = ((0, 0), (-1, 0), (1, 0), (0, -1), (0, 1))
 """What the first five actions of every world do: stay, north, south, west, east; as (row, column)."""
 

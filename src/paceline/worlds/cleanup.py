@@ -10,11 +10,12 @@ to go north, south, west, east, and to clean.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from paceline.worlds.arena import Arena
-from paceline.worlds.board import Array, whole
+from paceline.worlds.board import MODES, Array, whole
 from paceline.worlds.picture import ORCHARD, RIVER, SAND, Scene, checkered
 
 PLANES = ("wall", "river", "dirt", "soil", "apple", "agent")
@@ -40,7 +41,7 @@ class Cleanup(Arena):
         BadInput: an option is out of its limits.
     """
 
-    metadata = {**Arena.metadata, "name": "cleanup"}  # noqa: RUF012 - as in Arena
+    metadata: ClassVar[dict[str, Any]] = {**MODES, "name": "cleanup"}
 
     def __init__(
         self, agents: int = 6, steps: int = 300, width: int | None = None, render_mode: str | None = None
@@ -87,7 +88,7 @@ class Cleanup(Arena):
 
     def _go_on(self, rng: np.random.Generator) -> None:
         dirt, apple = self.board["dirt"], self.board["apple"]
-        growth = GROWTH * max(0.0, 1.0 - float(dirt[self._river].mean()) / CHOKED)
+        growth = GROWTH * max(0.0, 1.0 - np.count_nonzero(dirt[self._river]) / len(self._river) / CHOKED)
         # Both draws are as long in every step: what agents do must not shift the draws that follow.
         apple[self._soil] |= rng.random(len(self._soil)) < growth
         apple[self.spots] = 0  # none grows under somebody's feet: to eat one, walk onto it

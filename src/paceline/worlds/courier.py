@@ -10,14 +10,14 @@ actions are to stay and to go north, south, west, east.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from paceline.errors import BadInput
-from paceline.worlds.board import REACH, Array, Board, Planes, choice, mode, whole
+from paceline.worlds.board import MODES, REACH, Array, Board, Planes, choice, mode, whole
 from paceline.worlds.picture import FLOOR, Scene, checkered, rgb, text
 
 PLANES = ("wall", "parcel", "house", "address", "load")
@@ -42,7 +42,7 @@ class Courier(gymnasium.Env[Array, Any]):
         BadInput: an option is out of its limits.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 12, "name": "courier"}
+    metadata: dict[str, Any] = {**MODES, "name": "courier"}  # noqa: RUF012 - so says Gymnasium
 
     def __init__(
         self,
@@ -104,7 +104,9 @@ class Courier(gymnasium.Env[Array, Any]):
             BadInput: it was built without a render mode.
         """
         if self.render_mode is None:
-            raise BadInput("this world was built without a render mode; build it with render_mode='rgb_array' or 'ansi'")
+            raise BadInput(
+                "this world was built without a render mode; build it with render_mode='rgb_array' or 'ansi'"
+            )
         return rgb(self._scene()) if self.render_mode == "rgb_array" else text(self._scene())
 
     def _collect(self) -> float:

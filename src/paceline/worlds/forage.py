@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from paceline.worlds.arena import Arena
-from paceline.worlds.board import Array, whole
+from paceline.worlds.board import MODES, Array, whole
 from paceline.worlds.picture import MEADOW, Scene, checkered
 
 PLANES = ("wall", "ripe", "bare", "agent")
@@ -30,7 +30,7 @@ class Forage(Arena):
         agents: How many agents there are.
         steps: How long an episode is.
         size: Rows and columns; by default the grid grows with the agents.
-        bushes: How many bushes there are; by default two per agent, and four more.
+        bushes: How many bushes there are; by default two per agent, and four more, if there is room.
         regrow: How many steps a bush needs to be ripe again.
         render_mode: "rgb_array", "ansi" or None.
 
@@ -38,7 +38,7 @@ class Forage(Arena):
         BadInput: an option is out of its limits.
     """
 
-    metadata = {**Arena.metadata, "name": "forage"}  # noqa: RUF012 - as in Arena
+    metadata: ClassVar[dict[str, Any]] = {**MODES, "name": "forage"}
 
     def __init__(
         self,
@@ -51,7 +51,8 @@ class Forage(Arena):
     ) -> None:
         agents = whole("agents", agents, 2, 64)
         size = whole("size", natural_size(agents) if size is None else size, least_size(agents), 256)
-        self.bushes = whole("bushes", 2 * agents + 4 if bushes is None else bushes, 1, size * size // 4)
+        most = size * size // 4
+        self.bushes = whole("bushes", min(2 * agents + 4, most) if bushes is None else bushes, 1, most)
         self.regrow = whole("regrow", regrow, 1, 1_000_000)
         self._due: dict[int, list[int]] = {}  # time → the bushes that are ripe again then
         counts = ("collected", "contested")
@@ -76,8 +77,11 @@ class Forage(Arena):
         middles = rng.choice(places, max(2, self.bushes // 6))
         rows, columns = np.divmod(places, self.board.stride)
         apart = [(rows - row) ** 2 + (columns - column) ** 2 for row, column in map(self._row_column, middles)]
-        likely: Array = np.exp(-np.array(apart) / (2 * PATCH**2)).sum(0) + 1e-3
-        return likely / likely.sum()
+        # Of plain arithmetic, whose last bit is the same on every machine; that of an exponential is not.
+        near = 1.0 / (1.0 + np.array(apart) / PATCH**2)
+        likely: Array = (near * near * near).sum(0)
+        likely /= likely.sum()
+        return likely
 
     def _row_column(self, place: Any) -> tuple[int, int]:
         return divmod(int(place), self.board.stride)

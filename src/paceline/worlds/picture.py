@@ -1,5 +1,7 @@
 """What a world looks like: as an image, drawn with array operations alone, or as coloured text for a terminal.
 
+Neither is on the way of a step: a world describes its scene only when it is asked to render.
+
     Scene ──┬─► rgb    ground, then a small picture per thing, then the agents; each agent in its own colour
             └─► text   two characters per cell
 """
@@ -48,7 +50,8 @@ class Scene:
 
 def checkered(height: int, width: int, colours: tuple[Colour, Colour]) -> Array:
     """A ground of two colours that take turns."""
-    return np.array(colours, np.uint8)[np.indices((height, width)).sum(0) % 2]
+    ground: Array = np.array(colours, np.uint8)[np.indices((height, width)).sum(0) % 2]
+    return ground
 
 
 def colour_of(agent: int) -> Colour:
@@ -74,7 +77,8 @@ def rgb(scene: Scene) -> Array:
         _stamp(tiles, (np.array([row]), np.array([column])), agent_sprite(colour_of(number), size))
     for row, column in scene.loaded:
         _stamp(tiles, (np.array([row]), np.array([column])), sprite("load", size))
-    return np.clip(canvas + 0.5, 0, 255).astype(np.uint8)
+    image: Array = np.clip(canvas + 0.5, 0, 255).astype(np.uint8)
+    return image
 
 
 def _stamp(tiles: Array, cells: tuple[Array, ...], picture: Array) -> None:
@@ -174,7 +178,9 @@ def _berries(brush: Brush) -> Brush:
 
 
 def _rock(brush: Brush) -> Brush:
-    brush.shade(0.82, 0.46).ellipse(0.5, 0.56, 0.42, 0.34, (104, 106, 112)).ellipse(0.46, 0.5, 0.36, 0.27, (142, 144, 150))
+    brush.shade(0.82, 0.46).ellipse(0.5, 0.56, 0.42, 0.34, (104, 106, 112)).ellipse(
+        0.46, 0.5, 0.36, 0.27, (142, 144, 150)
+    )
     return brush.ellipse(0.38, 0.42, 0.18, 0.11, (172, 174, 180))
 
 
