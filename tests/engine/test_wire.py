@@ -17,7 +17,9 @@ from paceline import NotSendable, RemoteError
 from paceline.engine import wire
 from paceline.engine.channel import WAKE, Channel, encode
 
-arrays = hnp.arrays(hnp.scalar_dtypes().filter(lambda dtype: dtype.isnative), hnp.array_shapes(min_dims=0, max_dims=3, max_side=6))
+arrays = hnp.arrays(
+    hnp.scalar_dtypes().filter(lambda dtype: dtype.isnative), hnp.array_shapes(min_dims=0, max_dims=3, max_side=6)
+)
 
 
 @given(st.lists(arrays, max_size=4))

@@ -20,6 +20,7 @@ from paceline.engine import wire
 from paceline.engine.aside import Aside
 from paceline.engine.backend import Gone, Settings, find
 from paceline.engine.calls import Handle, Request
+from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.moving import Moving
 from paceline.engine.recovery import Recovery
 from paceline.engine.roster import HERE, Event, Member, Slot
@@ -82,10 +83,10 @@ class Crew:
     def submit(self, slot: Slot, request: Request) -> None:
         """Puts a request in its slot's queue and sends what may be sent."""
         self.mend()
-        slot.queue.append(request)
-        if slot.worker is None and not self._reopen(slot):
-            return
-        self.feed(slot)
+        with UNINTERRUPTED:
+            slot.queue.append(request)
+            if slot.worker is not None or self._reopen(slot):
+                self.feed(slot)
 
     def _reopen(self, slot: Slot) -> bool:
         """Starts the worker of a slot that has none, or has lost its own; whoever asks is told if that fails."""
@@ -216,6 +217,12 @@ class Crew:
 
     def mend(self) -> None:
         """Replaces the workers of suspect slots: what they had been asked is in our journals and queues."""
+        if not any(slot.suspect for slot in self.slots.values()):
+            return
+        with UNINTERRUPTED:
+            self._replace_suspects()
+
+    def _replace_suspects(self) -> None:
         for slot in self.slots.values():
             if slot.suspect:
                 slot.suspect = False
@@ -290,21 +297,27 @@ class Crew:
             try:
                 reply = slot.worker.receive()
             except Gone as gone:
-                self.recovery.recover(slot, gone)
+                with UNINTERRUPTED:
+                    self.recovery.recover(slot, gone)
                 return
             if reply is None:
                 return
             kind, content = reply
             if kind == "news":
                 number, item, result = content
-                if number in self.ports:  # else it has been closed meanwhile
-                    self.ports[number].hear(item, result)
+                with UNINTERRUPTED:
+                    if number in self.ports:  # else it has been closed meanwhile
+                        self.ports[number].hear(item, result)
                 continue
             most -= 1
-            self._take(slot, slot.inflight.popleft(), *content)
-            if slot.inflight:
-                slot.inflight[0].since = monotonic()
-            self.feed(slot)
+            with UNINTERRUPTED:
+                self._take(slot, slot.inflight[0], *content)
+                slot.inflight.popleft()
+                if slot.redo is not None and not slot.inflight:
+                    self.aside.redo(slot)
+                if slot.inflight:
+                    slot.inflight[0].since = monotonic()
+                self.feed(slot)
             if not slot.inflight and not slot.queue:
                 return
 
@@ -317,8 +330,8 @@ class Crew:
         elif request.op in ("build", "call", "map", "snapshot"):
             for result in answer:
                 self._take_result(slot, request, result)
-        if slot.redo is not None and not slot.inflight:
-            self.aside.redo(slot)
+                # Taken one by one: if we are interrupted here, only the others are asked again.
+                request.items.pop(result[0], None)
 
     def _take_result(self, slot: Slot, request: Request, result: Result) -> None:
         index, kind, payload, _, base = result

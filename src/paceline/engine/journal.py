@@ -28,13 +28,12 @@ _FIRST_CAPACITY = 64
 class Journal:
     """One member's calls since its base."""
 
-    __slots__ = ("base", "deterministic", "entries", "logs", "runs")
+    __slots__ = ("deterministic", "logs", "runs", "story")
 
     def __init__(self, deterministic: bool = True) -> None:
         self.deterministic = deterministic
         self.runs = 0  # what the entries would have to run again
-        self.base: Base | None = None
-        self.entries: list[Entry] = []
+        self.story: tuple[Base | None, list[Entry]] = None, []  # replaced as a whole: see PortLog
         self.logs: list[tuple[PortLog, int]] = []  # the ports that it is bound to, and its item there
 
     def add(self, entry: Entry, base: Base | None) -> None:
@@ -45,14 +44,13 @@ class Journal:
             # Without a snapshot the recipe does not know of this call, so it has to be run again itself.
             if base[0] is not None:
                 return
-        self.entries.append(entry)
+        self.story[1].append(entry)
         self.runs += 1
 
     def start_anew(self, base: Base, last: tuple[PortLog, int] | None = None) -> None:
         """Forgets what was before. `last` is the port and item that said so, if it was said there: without a
         snapshot that last run belongs to the new beginning."""
-        self.base = None if base == (None, None) else base
-        self.entries.clear()
+        self.story = None if base == (None, None) else base, []
         self.runs = 0
         for log, item in self.logs:
             log.forget(item, but_last=(log, item) == last and base[0] is None)
@@ -64,14 +62,15 @@ class Journal:
                 continue
             entry = log.entry(item)
             if entry is not None and self.deterministic:  # else it is never run again
-                self.entries.append(entry)
+                self.story[1].append(entry)
                 self.runs += entry[2]
             log.forget(item)
 
     def replay(self) -> tuple[Base | None, list[Entry]]:
         """What a rebuild has to do after building the recipe."""
         rows = [entry for log, item in self.logs if (entry := log.entry(item)) is not None]
-        return self.base, [*self.entries, *(rows if self.deterministic else [])]
+        base, entries = self.story
+        return base, [*entries, *(rows if self.deterministic else [])]
 
     def __len__(self) -> int:
         """How many runs a rebuild would have to make."""
@@ -99,11 +98,12 @@ class PortLog:
         self._places = list(places)
         self._logs = [np.zeros((_FIRST_CAPACITY, *source.shape), source.dtype) for source in self._sources]
         self._asked = np.zeros((_FIRST_CAPACITY, len(places)), np.uint8)
-        self._count = 0
+        # How many rings there were, and which items have not answered their last one: one tuple, replaced as a whole,
+        # so that an interrupt never finds a ring that is half recorded.
+        self._now = 0, bytes(len(places))
         self._begin = [0] * len(places)
         self._samples = [sample(array, len(array)) for array in self._outputs]
         self._last = [np.array(view) for view in self._samples]
-        self._open = bytearray(len(places))  # rung, and not answered yet
         self._trusted = bytearray(len(places))  # whether _last holds what the item's last run gave
         self._all, self._none = bytes([1]) * len(places), bytes(len(places))
 
@@ -111,16 +111,23 @@ class PortLog:
         """Takes the inputs of one ring in (None: of everybody). Hot: one copy per input array."""
         if self._count == len(self._asked):
             self._make_room()
+        count, open_ = self._now
         for log, source in zip(self._logs, self._sources, strict=True):
-            log[self._count] = source
+            log[count] = source
         if asked is None:
-            self._asked[self._count] = 1
-            self._open[:] = self._all
+            self._asked[count] = 1
+            self._now = count + 1, self._all
         else:
-            self._asked[self._count] = asked
-            for item in np.flatnonzero(asked):
-                self._open[item] = 1
-        self._count += 1
+            self._asked[count] = asked
+            self._now = count + 1, bytes(a | b for a, b in zip(open_, asked.tobytes(), strict=True))
+
+    @property
+    def _count(self) -> int:
+        return self._now[0]
+
+    def _close(self, item: int) -> None:
+        count, open_ = self._now
+        self._now = count, open_[:item] + b"\0" + open_[item + 1 :]
 
     def served(self, items: Sequence[int] | None) -> None:
         """Remembers what the items have put out (None: all of them)."""
@@ -128,19 +135,19 @@ class PortLog:
             for last, now in zip(self._last, self._samples, strict=True):
                 last[:] = now
             self._trusted[:] = self._all
-            self._open[:] = self._none
+            self._now = self._count, self._none
             return
         for item in items:
             rows = _rows(self._places[item])
             for last, now in zip(self._last, self._samples, strict=True):
                 last[rows] = now[rows]
             self._trusted[item] = 1
-            self._open[item] = 0
+            self._close(item)
 
     def failed(self, item: int) -> None:
         """The item raised: what stands in its rows is nobody's promise."""
         self._trusted[item] = 0
-        self._open[item] = 0
+        self._close(item)
 
     def forget(self, item: int, *, but_last: bool = False) -> None:
         steps = list(self._steps(item)) if but_last else []
@@ -152,11 +159,12 @@ class PortLog:
         steps = self._steps(item)
         if len(steps):
             self._asked[steps[-1], item] = 0
-        self._open[item] = 0
+        self._trusted[item] = 0
+        self._close(item)
 
     def is_open(self, item: int) -> bool:
         """Whether the item has been rung and has not answered."""
-        return bool(self._open[item])
+        return bool(self._now[1][item])
 
     def length(self, item: int) -> int:
         """How many rings ago its history begins."""
@@ -165,7 +173,7 @@ class PortLog:
     def entry(self, item: int) -> Entry | None:
         """What the item has been asked and has answered."""
         steps = self._steps(item)
-        if self._open[item]:
+        if self.is_open(item):
             steps = steps[:-1]
         if not len(steps):
             return None
@@ -190,7 +198,7 @@ class PortLog:
             return
         for log in (*self._logs, self._asked):
             log[: self._count - start] = log[start : self._count]
-        self._count -= start
+        self._now = self._count - start, self._now[1]
         self._begin = [begin - start for begin in self._begin]
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from paceline.engine.backend import Backend, find
 from paceline.engine.calls import Handle, Request
+from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.roster import HERE, Member, Slot
 from paceline.errors import BadInput
 
@@ -21,6 +22,10 @@ class Moving:
 
     def move(self, target: dict[int, int], *, backend: str | None = None, workers: int | None = None) -> None:
         """Moves members to other slots. Nothing is given up before the new place stands."""
+        with UNINTERRUPTED:
+            self._move(target, backend, workers)
+
+    def _move(self, target: dict[int, int], backend: str | None, workers: int | None) -> None:
         crew = self._crew
         place, slots = self._slots_for(backend, workers)
         placed = {member.index: target.get(member.index, member.slot) for member in crew.members}

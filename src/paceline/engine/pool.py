@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.engine import budget, forkserver, wire
+from paceline.engine import budget, forkserver, interrupts, wire
 from paceline.engine.backend import Settings
 from paceline.engine.calls import Handle, Outcome, Request
 from paceline.engine.crew import Crew
@@ -98,6 +98,7 @@ class Pool:
         isolate: bool = False,
         trace: Trace | None = None,
     ) -> None:
+        interrupts.install()
         members = _members(list(factories), keys, deterministic)
         auto = backend == "auto"
         measures = auto and not isolate

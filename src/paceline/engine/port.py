@@ -21,6 +21,7 @@ import numpy as np
 from paceline.engine import wire
 from paceline.engine.arrays import Array, SharedArrays, plain_arrays
 from paceline.engine.calls import Request, as_error
+from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.journal import PortLog
 from paceline.engine.roster import HERE, Slot
 from paceline.engine.seat import ERROR, OK, STALE, Result
@@ -112,7 +113,8 @@ class Port:
             self._come_after_others(items)
         crew.mend()
         try:
-            self._ask(items, members is None)
+            with UNINTERRUPTED:
+                self._ask(items, members is None)
         except BaseException:
             self._cancel()
             raise
@@ -166,8 +168,9 @@ class Port:
         self._help()
         while not all(self._done(item) for item in items):
             self._rest(_LOOK_AGAIN, lambda: all(self._done(item) for item in items))
-        for item in items:
-            self._absorb(item)
+        with UNINTERRUPTED:
+            for item in items:
+                self._absorb(item)
 
     def _ask(self, items: list[int], everyone: bool) -> None:
         self.outstanding += len(items)
@@ -186,10 +189,11 @@ class Port:
         """Another port rang last: what it asked of these members comes first, in their journals too."""
         members = [self._members[item] for item in items]
         self._crew.settle_rings(members, but=self)
-        for member in members:
-            if len(self._crew.members[member].journal.logs) > 1:
-                self._crew.members[member].journal.settle()
-        self._crew.last_port = self
+        with UNINTERRUPTED:
+            for member in members:
+                if len(self._crew.members[member].journal.logs) > 1:
+                    self._crew.members[member].journal.settle()
+            self._crew.last_port = self
 
     def _wait(self, min_ready: int | None, timeout: float | None) -> list[int]:
         goal = self.outstanding if min_ready is None else min(min_ready, self.outstanding)
@@ -198,7 +202,8 @@ class Port:
         if not self._spin(goal):
             self._sleep(goal, None if timeout is None else monotonic() + timeout)
         self._patience.learn(perf_counter() - start)
-        return self._harvest()
+        with UNINTERRUPTED:
+            return self._harvest()
 
     def _cancel(self) -> None:
         """We were interrupted in the middle of a round: it never took place. Workers that may have begun it are given
@@ -206,8 +211,8 @@ class Port:
         for item in self._everyone:
             if self._waiting[item]:
                 self._crew.slots[self.slot_of(item)].suspect = True
-                if self._log.is_open(item):
-                    self._log.withdraw(item)
+            if self._log.is_open(item):
+                self._log.withdraw(item)
             self._waiting[item] = self._asked_bytes[item] = self._state_bytes[item] = 0
         self._heard.clear()
         self._absorbed.clear()

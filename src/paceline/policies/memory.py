@@ -30,7 +30,7 @@ from paceline.types import Seat
 Cell = tuple[int, int]
 """A row and a column, counted from where the episode began."""
 
-WORTH = 25  # how many steps of walking and waiting a remembered bush is worth, before it is better to look elsewhere
+WORTH = 8  # how many steps of walking and waiting a remembered bush is worth, before it is better to look elsewhere
 PATIENCE = 20  # how long a bare bush is guessed to need
 RECHECK = 5  # … and how much longer, if the guess was wrong
 CLEANERS = 3  # of so many agents, one cleans
