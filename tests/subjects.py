@@ -208,8 +208,8 @@ class Noisy:
     def act(self, observation: Any) -> float:
         return float(observation.sum() + self.rng.normal())
 
-    def act_batch(self, observations: Any) -> Any:
-        return observations.sum(axis=1) + self.rng.normal(size=len(observations))
+    def act_batch(self, observations: Any, seats: Any, mask: Any, rngs: Any) -> Any:
+        return [float(np.sum(shown)) + rng.normal() for shown, rng in zip(observations, rngs, strict=True)]
 
     def snapshot(self) -> Any:
         return self.rng.bit_generator.state
@@ -240,7 +240,7 @@ class Careless(Noisy):
     def restore(self, state: Any) -> None:
         self.rng = np.random.default_rng(0)
 
-    def act_batch(self, observations: Any) -> Any:
+    def act_batch(self, observations: Any, seats: Any, mask: Any, rngs: Any) -> Any:
         return [0.0]
 
 

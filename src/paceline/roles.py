@@ -7,8 +7,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from paceline.types import Seat
-
 
 @runtime_checkable
 class Policy(Protocol):
@@ -37,13 +35,13 @@ class BatchPolicy(Protocol):
         """Begins an episode: every row anew."""
 
     def act_batch(
-        self, obs: Sequence[Any], seats: Sequence[Seat | None], mask: np.ndarray[Any, Any], rngs: Sequence[Any]
+        self, obs: Sequence[Any], seats: Sequence[Any], mask: np.ndarray[Any, Any], rngs: Sequence[Any]
     ) -> Sequence[Any]:
         """Answers the rows where `mask` is true; the others are padding and must touch no state.
 
         Args:
             obs: An observation per row; rows of padding repeat some other row's.
-            seats: Who sits in each row; None for padding.
+            seats: Who sits in each row (a `types.Seat`); None for padding.
             mask: Which rows are asked.
             rngs: A `numpy.random.Generator` per row; draw from a row's own only, and only if it is asked.
         """

@@ -518,7 +518,8 @@ def test_from_a_real_notebook() -> None:
     from nbclient import NotebookClient
 
     cells = [
-        "from paceline import Pool\nclass Cell:\n    def __init__(self, n): self.n = n\n    def twin(self): return Cell(self.n)",
+        "from paceline import Pool",
+        "class Cell:\n    def __init__(self, n): self.n = n\n    def twin(self): return Cell(self.n)",
         "factor = 3\npool = Pool([lambda n=n: Cell(n * factor) for n in range(3)], backend='process', workers=2)",
         "twins = pool.call('twin')\nprint([type(t) is Cell for t in twins.values()], [t.n for t in twins.values()])",
         "print(pool.map(lambda x: x + factor, [1, 2])); pool.close()",
@@ -544,7 +545,7 @@ def test_under_auto_a_worker_that_cannot_be_kept_gives_its_members_away(tmp_path
 
     with Pool([partial(Hungry, n) for n in range(2)], backend="auto", workers=2, isolate=True) as pool:
         with Pool([partial(Walker, n) for n in range(2)]) as plain:
-            calls = {n: (1.0,) for n in range(2)}
+            calls = dict.fromkeys(range(2), (1.0,))
             assert paceline.digest(pool.call("step", calls)) == paceline.digest(plain.call("step", calls))
         assert any(event.kind == "shrunk" for event in pool.events)
         assert len([worker for worker in pool.workers if worker.members]) == 1

@@ -283,10 +283,13 @@ def test_an_unsendable_function_is_named_and_leaves_nothing_behind() -> None:
 
 
 def test_a_pool_closed_in_the_middle_of_a_stream() -> None:
-    pool = Pool([], backend="process", workers=2)
-    with pytest.raises(paceline.Closed):
+    def close_early() -> None:
+        pool = Pool([], backend="process", workers=2)
         for _ in pool.stream(abs, range(500)):
             pool.close()
+
+    with pytest.raises(paceline.Closed):
+        close_early()
 
 
 def test_a_fork_of_the_caller_does_not_touch_its_pool() -> None:
@@ -398,7 +401,7 @@ def test_any_order_of_everything_is_the_same(data: st.DataObject) -> None:
                     port.inputs["a"][:] = turn
                     port.post(chosen)
                 elif action == "call":
-                    said.append(home.call("times", {m: (1.5,) for m in chosen}))
+                    said.append(home.call("times", dict.fromkeys(chosen, (1.5,))))
                 elif action == "reset":
                     fit = {m: (float(turn),) for m in chosen if kinds[m] is Episode}
                     said.append(home.call("reset", fit))

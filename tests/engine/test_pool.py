@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 from functools import partial
 
 import numpy as np

@@ -9,7 +9,6 @@ answer like any other; only the death of the process is not.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
 from collections.abc import Callable
 from time import perf_counter
@@ -113,8 +112,6 @@ class Host:
         if snapshot is not None:
             self.isolation.run(seat.streams, "restore", seat.value.restore, (wire.fresh(snapshot),))
         if streams is not None:
-            if "torch" in streams:
-                importlib.import_module("torch")  # it had been imported where these states come from
             seat.streams.states, seat.streams.isolated = streams, True
 
     def _on_snapshot(self, indices: list[int]) -> list[Result]:

@@ -95,16 +95,18 @@ class Swapping:
     def _swapped(self, streams: Streams, name: str, function: Callable[..., Any], args: Any, keep: bool) -> Any:
         outside = GENERATORS.save()
         states = streams.begin()
-        GENERATORS.load(states)
+        # A state may come from a process that had imported torch where this one has not yet: it has to wait for that.
+        loaded = {name: state for name, state in states.items() if name in GENERATORS.known()}
+        GENERATORS.load(loaded)
         before = GENERATORS.peek()
         try:
             return function(*args)
         finally:
             touched = GENERATORS.touched(before)
-            homeless = any(generator not in states for generator in touched)
+            homeless = any(generator not in loaded for generator in touched)
             if touched and keep and not homeless:
                 streams.isolated, streams.on_trial = True, False
-                streams.states = GENERATORS.save()
+                streams.states = {**states, **GENERATORS.save()}
             elif not touched:
                 streams.quiet.add(name)
                 if streams.on_trial and keep:

@@ -22,9 +22,10 @@ from paceline.engine.crew import Crew
 from paceline.engine.host import MAX_MESSAGE
 from paceline.engine.pilot import Pilot
 from paceline.engine.plan import Plan
-from paceline.engine.port import Port, Spec
+from paceline.engine.port import Port
 from paceline.engine.process import bury_the_abandoned
 from paceline.engine.roster import HERE, Event, Member
+from paceline.engine.rows import Spec
 from paceline.engine.stream import Stream
 from paceline.engine.trace import Trace
 from paceline.errors import BadInput, Closed, TooLarge

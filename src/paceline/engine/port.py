@@ -11,7 +11,6 @@ the host runs the same method on rows of the same arrays everywhere.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
@@ -19,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline.engine import wire
-from paceline.engine.arrays import Array, SharedArrays, plain_arrays
+from paceline.engine.arrays import Array
 from paceline.engine.calls import Request, as_error
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.journal import PortLog
 from paceline.engine.roster import HERE, Slot
+from paceline.engine.rows import Rows, Spec
 from paceline.engine.seat import ERROR, OK, STALE, Result
 from paceline.engine.serving import IDLE, NEWS, READY
 from paceline.engine.wait import Patience, publish
@@ -32,9 +32,6 @@ from paceline.errors import BadInput, Closed, SharedRandomness
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
     from paceline.engine.recovery import Verdict
-
-Spec = Mapping[str, tuple[Sequence[int], Any]]
-"""Name → (shape of one row, dtype)."""
 
 _LOOK_AGAIN = 0.1
 _PLAIN: Result = (0, OK, None, 0, None)  # what an item that only wrote its rows has answered
@@ -60,14 +57,10 @@ class Port:
         self._method = method
         self._members = list(members)
         self._item = {member: item for item, member in enumerate(self._members)}
-        self._places = _places(self._members, rows)
-        self._layout = _layout(inputs, outputs, self._places)
-        self._shared = SharedArrays(self._layout) if hasattr(os, "memfd_create") else None
-        self._arrays = self._shared.arrays if self._shared is not None else plain_arrays(self._layout)
-        self.inputs: dict[str, Array] = {name: self._arrays[name] for name in inputs}
-        self.outputs: dict[str, Array] = {name: self._arrays[name] for name in outputs}
-        self._asked_bytes = self._arrays["asked"].data
-        self._state_bytes = self._arrays["state"].data
+        self._rows = Rows(inputs, outputs, self._members, rows)
+        self.inputs = self._rows.inputs
+        self.outputs = self._rows.outputs
+        self._asked_bytes, self._state_bytes = self._rows.asked, self._rows.state
         self._everyone = list(range(len(self._members)))
         self._zeros, self._ones = bytes(len(self._members)), bytes([1]) * len(self._members)
         self._all_ready = bytes([READY]) * len(self._members)
@@ -83,7 +76,7 @@ class Port:
         self._alone: set[int] = set()  # slots whose items are rung one by one, to find the one that kills
         self._patience = Patience()
         self._ringing: list[Any] = []  # workers that answer by shared memory
-        self._log = PortLog(method, self.inputs, self.outputs, self._places)
+        self._log = PortLog(method, self.inputs, self.outputs, self._rows.places)
         for item, member in enumerate(self._members):
             crew.members[member].journal.logs.append((self._log, item))
         self.rung: dict[int, float] = {}  # slot → when it was rung and has not answered
@@ -157,8 +150,7 @@ class Port:
 
     def release(self) -> None:
         """Gives the memory's descriptor back."""
-        if self._shared is not None:
-            self._shared.close()
+        self._rows.release()
 
     def settle(self, members: set[int]) -> None:
         """Waits until what these members were posted is done, and takes it into their journals; `wait` fetches it."""
@@ -407,12 +399,11 @@ class Port:
 
     def binding(self, slot: Slot) -> tuple[tuple[Any, ...], int | None]:
         """The message that binds this port on a worker, and the descriptor that goes with it."""
-        rows = {m: (i, self._places[i]) for m, i in self._item.items() if self._on(slot, m)}
+        rows = {m: (i, self._rows.places[i]) for m, i in self._item.items() if self._on(slot, m)}
+        about = ("bind", self._number, self._method, rows, list(self.inputs))
         if slot.worker.in_process:
-            return ("bind", self._number, self._method, rows, list(self.inputs), self._arrays), None
-        shared = self._shared if slot.worker.shares_memory else None
-        message = ("bind", self._number, self._method, rows, list(self.inputs), self._layout)
-        return message, shared.fd if shared else None
+            return (*about, self._rows.arrays), None
+        return (*about, self._rows.layout), self._rows.descriptor if slot.worker.shares_memory else None
 
     def ringing(self, slot: Slot, request: Request) -> tuple[Any, ...]:
         """The message that asks a worker to serve this port."""
@@ -429,9 +420,7 @@ class Port:
         for item in request.items:
             if state[item] == NEWS and item not in self._heard:
                 continue  # stale: `hear` has had it rebuilt and rung again, so it is not done, even if the worker dies
-            place = self._places[item]
-            for name, rows in outputs.items():
-                self._arrays[name][place] = rows[place]
+            self._rows.take(item, outputs)
             self._asked_bytes[item] = 0
             self._state_bytes[item] = state[item]
 
@@ -494,26 +483,3 @@ class Port:
 
     def _on(self, slot: Slot, member: int) -> bool:
         return self._crew.members[member].slot == slot.number
-
-
-def _places(members: Sequence[int], rows: Mapping[int, int] | None) -> list[Any]:
-    """Where each item's rows are: a number for one row, a slice if the caller gives numbers of rows."""
-    if rows is None:
-        return list(range(len(members)))
-    places, start = [], 0
-    for member in members:
-        places.append(slice(start, start + rows[member]))
-        start += rows[member]
-    return places
-
-
-def _layout(inputs: Spec, outputs: Spec, places: list[Any]) -> dict[str, tuple[tuple[int, ...], str]]:
-    taken = inputs.keys() & outputs.keys() | (inputs.keys() | outputs.keys()) & {"asked", "state"}
-    if taken:
-        raise BadInput(f"array names must differ, and not be 'asked' or 'state': {sorted(taken)}")
-    last = places[-1] if places else -1
-    rows = last.stop if isinstance(last, slice) else last + 1
-    layout = {
-        name: ((rows, *shape), np.dtype(dtype).str) for name, (shape, dtype) in (*inputs.items(), *outputs.items())
-    }
-    return {**layout, "asked": ((len(places),), "|u1"), "state": ((len(places),), "|u1")}

@@ -13,6 +13,7 @@ from paceline.seeds import digest, seed_of
 from paceline.testing.elsewhere import Failed, another_hash_seed, run_elsewhere, sendable
 from paceline.testing.findings import Finding, Report
 from paceline.testing.generators import Watch, strange_generators
+from paceline.types import Seat
 
 _SAMPLES = 32
 
@@ -20,10 +21,11 @@ _SAMPLES = 32
 def check_policy(factory: Callable[[], Any], observations: Any, *, seed: int = 0) -> Report:
     """Checks that what `factory` builds keeps to the policy API and can be run in parallel.
 
-    A policy has `reset(seed)` and `act(observation)`; it may have `act_batch(observations)`, and `snapshot()` with
-    `restore(state)`. Asks whether the same seed and the same observations give the same actions: reset again, built
-    again, and built in another process; whether it leaves the process-wide random generators and the observations
-    alone; whether the recipe can be sent to a worker; and whether a policy restored from a snapshot goes on the same.
+    A policy has `reset(seed)` and `act(observation)`; it may have `act_batch` (see `paceline.roles.BatchPolicy`), and
+    `snapshot()` with `restore(state)`. Asks whether the same seed and the same observations give the same actions:
+    reset again, built again, and built in another process; whether it leaves the process-wide random generators and
+    the observations alone; whether the recipe can be sent to a worker; and whether a policy restored from a snapshot
+    goes on the same.
 
     Args:
         factory: Builds the policy; it is called several times.
@@ -177,7 +179,11 @@ class PolicyTrial:
     def _act_on_all_at_once(self) -> list[str]:
         policy = self._factory()
         policy.reset(self._seed)
-        return [digest(action) for action in policy.act_batch(_stacked(self._observations))]
+        rows = len(self._observations)
+        seats = [Seat(f"agent_{row}", row, None, None, "check") for row in range(rows)]
+        rngs = [np.random.default_rng((self._seed, row)) for row in range(rows)]
+        actions = policy.act_batch(list(self._observations), seats, np.ones(rows, np.bool_), rngs)
+        return [digest(action) for action in actions]
 
 
 def acted(factory: Callable[[], Any], seed: int, observations: Sequence[Any]) -> list[str]:
@@ -201,10 +207,3 @@ def _observations(given: Any, seed: int) -> list[Any]:
     if not shown:
         raise BadInput("there are no observations to show the policy; give a space, or one observation or more")
     return shown
-
-
-def _stacked(observations: list[Any]) -> Any:
-    """A batch as an array with a leading axis, where the observations are arrays of one shape."""
-    if all(isinstance(shown, np.ndarray) and shown.shape == observations[0].shape for shown in observations):
-        return np.stack(observations)
-    return wire.fresh(wire.pack(observations))
