@@ -71,6 +71,7 @@ class Crew:
         self.ports: dict[int, Port] = {}
         self.functions: dict[int, tuple[Callable[[Any], Any], wire.Packed | None]] = {}
         self.last_port: Port | None = None  # who rang last: order between two ports is kept by settling the first
+        self.suspicious = False  # whether any slot is suspect
         self.steady = False  # nothing is half done: an interrupt now breaks nothing
         self.owner = os.getpid()
         self.closed = False
@@ -153,7 +154,7 @@ class Crew:
                 self.give(request, (index, ERROR, error, 0, None), "")
         except BaseException:
             slot.inflight.append(request)
-            slot.suspect = True
+            slot.suspect = self.suspicious = True
             raise
 
     def _message(self, slot: Slot, request: Request) -> tuple[tuple[Any, ...] | None, int | None]:
@@ -214,15 +215,16 @@ class Crew:
             return
         for slot in self.slots.values():
             slot.suspect |= bool(slot.inflight or slot.redo) or any(slot.number in p.rung for p in self.ports.values())
+            self.suspicious |= slot.suspect
 
     def mend(self) -> None:
         """Replaces the workers of suspect slots: what they had been asked is in our journals and queues."""
-        if not any(slot.suspect for slot in self.slots.values()):
-            return
-        with UNINTERRUPTED:
-            self._replace_suspects()
+        if self.suspicious:
+            with UNINTERRUPTED:
+                self._replace_suspects()
 
     def _replace_suspects(self) -> None:
+        self.suspicious = False
         for slot in self.slots.values():
             if slot.suspect:
                 slot.suspect = False

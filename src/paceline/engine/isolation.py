@@ -55,7 +55,8 @@ class Streams:
 class Swapping:
     """For hosts that run one call at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, alone: bool = False) -> None:
+        self._alone = alone  # nobody but members draws in this process: what was seen after one call still holds
         self._outside: dict[str, Any] = {}
         self._outside_peek: tuple[object, ...] = ()
 
@@ -74,13 +75,17 @@ class Swapping:
             if not self.quiet_since(before):
                 self.disown()
 
-    @staticmethod
-    def quiet_since(before: tuple[object, ...]) -> bool:
+    def quiet_since(self, before: tuple[object, ...]) -> bool:
         """Whether nobody has drawn since."""
-        return GENERATORS.peek() == before or not GENERATORS.touched(before)
+        if GENERATORS.peek() == before:
+            return True
+        self._outside_peek = ()  # torch may have been imported, and nothing else: look afresh the next time
+        return not GENERATORS.touched(before)
 
     def watch(self) -> tuple[object, ...]:
         """Begins to watch: remembers the states outside, if they have changed since the last time."""
+        if self._alone and self._outside_peek:
+            return self._outside_peek
         before = GENERATORS.peek()
         if before != self._outside_peek:
             self._outside, self._outside_peek = GENERATORS.save(), before

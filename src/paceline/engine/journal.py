@@ -97,7 +97,7 @@ class PortLog:
         self._outputs = list(outputs.values())
         self._places = list(places)
         self._logs = [np.zeros((_FIRST_CAPACITY, *source.shape), source.dtype) for source in self._sources]
-        self._asked = np.zeros((_FIRST_CAPACITY, len(places)), np.uint8)
+        self._asked = np.ones((_FIRST_CAPACITY, len(places)), np.uint8)  # ready for rings of everybody
         # How many rings there were, and which items have not answered their last one: one tuple, replaced as a whole,
         # so that an interrupt never finds a ring that is half recorded.
         self._now = 0, bytes(len(places))
@@ -115,7 +115,6 @@ class PortLog:
         for log, source in zip(self._logs, self._sources, strict=True):
             log[count] = source
         if asked is None:
-            self._asked[count] = 1
             self._now = count + 1, self._all
         else:
             self._asked[count] = asked
@@ -194,10 +193,11 @@ class PortLog:
         start = min(self._begin, default=self._count)
         if start < self._count // 2:
             self._logs = [np.concatenate([log, np.zeros_like(log)]) for log in self._logs]
-            self._asked = np.concatenate([self._asked, np.zeros_like(self._asked)])
+            self._asked = np.concatenate([self._asked, np.ones_like(self._asked)])
             return
         for log in (*self._logs, self._asked):
             log[: self._count - start] = log[start : self._count]
+        self._asked[self._count - start :] = 1
         self._now = self._count - start, self._now[1]
         self._begin = [begin - start for begin in self._begin]
 

@@ -202,7 +202,7 @@ class Port:
         up, and their members rebuilt from journals that do not know of it."""
         for item in self._everyone:
             if self._waiting[item]:
-                self._crew.slots[self.slot_of(item)].suspect = True
+                self._crew.slots[self.slot_of(item)].suspect = self._crew.suspicious = True
             if self._log.is_open(item):
                 self._log.withdraw(item)
             self._waiting[item] = self._asked_bytes[item] = self._state_bytes[item] = 0

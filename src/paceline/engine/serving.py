@@ -1,6 +1,6 @@
 """A port as a host serves it: the method of each asked item, on its rows, in order.
 
-    asked[item] ──► run a group of items, about 100 µs ──► did anybody draw? ──► state[item]: READY or NEWS
+    asked[item] ──► run a group of items, half a millisecond ──► did anybody draw? ──► state[item]: READY or NEWS
 
 Items whose members are known to leave the process-wide generators alone are run in groups, and one look vouches for
 the whole group: a look after each would cost as much as a small env. If somebody did draw, the whole group is stale.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 IDLE, READY, NEWS = range(3)
 """What a port says of an item: not done, done, done and there is a message about it."""
 
-_GROUP_SECONDS = 100e-6
+_GROUP_SECONDS = 500e-6
 
 
 class _Raised:

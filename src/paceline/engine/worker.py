@@ -24,6 +24,7 @@ from paceline.engine.arrays import Control, SharedArrays
 from paceline.engine.channel import WAKE, Channel
 from paceline.engine.chatter import RecordsHome, TaggedLines
 from paceline.engine.host import Host
+from paceline.engine.isolation import Swapping
 from paceline.engine.wait import Patience, fence
 
 # A lost wake-up is impossible where `fence` is a full fence; elsewhere it costs at most this long.
@@ -75,6 +76,7 @@ class _Worker:
             seed=config["seed"],
             traced=config["traced"],
             max_message=config["max_message"],
+            isolation=Swapping(alone=True),
             mark=self._mark,
             tell=self._tell,
             ready=self._ready,
