@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import secrets
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,10 @@ import pytest
 
 # Before anything starts a worker: main and workers must agree on the order of sets of strings.
 os.environ.setdefault("PYTHONHASHSEED", "0")
+
+# A shell that runs us in the background ignores Ctrl-C for us and for all that we start; tests of Ctrl-C need it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BACKENDS = ("inline", "thread", "process", "ray")
 

@@ -269,7 +269,10 @@ def test_nothing_outlives_main(tmp_path: Path, state: str, number: signal.Signal
     family = descendants(process)
     assert len(family) >= 4
     process.send_signal(number)
-    _, errors = process.communicate(timeout=10)
+    try:
+        _, errors = process.communicate(timeout=10)
+    finally:
+        process.kill()  # if the signal did not end it, nothing of it may disturb the tests to come
     psutil.wait_procs(family, timeout=1.0)
     assert [p for p in family if p.is_running() and p.status() != "zombie"] == []
     assert set(os.listdir("/dev/shm")) - shm == set()
