@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import secrets
+import signal
 import tempfile
 from collections.abc import Iterator
 
