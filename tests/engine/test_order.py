@@ -379,7 +379,7 @@ class Episode(Saved):
         return Anew(start)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_any_order_of_everything_is_the_same(data: st.DataObject) -> None:
     """Two ports, calls, resets, moves, snapshots and kills, also between post and wait, against inline."""
