@@ -49,6 +49,42 @@ class SnapshotWalker(Walker):
         self.position = state["position"]
 
 
+class Ledger:
+    """Everything that it is asked changes what it says next; the order does too."""
+
+    def __init__(self, start: float = 1.0) -> None:
+        self.value = start
+
+    def add_row(self, a: np.ndarray, o: np.ndarray) -> None:
+        self.value += float(a)
+        o[...] = self.value
+
+    def double_row(self, a: np.ndarray, o: np.ndarray) -> None:
+        self.value = 2 * self.value + float(a)
+        o[...] = self.value
+
+    def times(self, factor: float) -> float:
+        self.value *= factor
+        return self.value
+
+    def get(self) -> float:
+        return self.value
+
+
+class Saved(Ledger):
+    def snapshot(self) -> float:
+        return self.value
+
+    def restore(self, value: float) -> None:
+        self.value = value
+
+
+class Episode(Saved):
+    def reset(self, start: float) -> Anew:
+        self.value = start
+        return Anew(start)
+
+
 class GlobalDrawer:
     """Draws from every process-wide generator it can find, from its constructor on."""
 

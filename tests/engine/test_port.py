@@ -270,7 +270,7 @@ def test_misuse_is_named() -> None:
             port.post()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_any_schedule_of_posts_kills_and_moves_is_the_same(data: st.DataObject) -> None:
     """Random subsets, moves and kills against the inline pool, bit for bit."""
