@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from faults import endurance, faults
-from nano import Cart, Nano, UnsafePool, by_call, by_port, pool, start_worker
+from nano import Cart, Env, Nano, UnsafePool, by_call, by_port, pool, start_worker
 from quiet import Quiet, Row, Slices, cpu_seconds, figure_row, interleave, per_call, ratio_row, report
 
 from paceline import Pool
@@ -35,7 +35,7 @@ from paceline.engine import wire
 from paceline.engine.host import Host
 
 HEAVY = ("torch", "ray", "mujoco", "gymnasium")
-PORTED = ((Nano, 1), (Cart, 1), (Cart, 32))
+PORTED = ((Nano, 1), (Cart, 1), (Cart, 32), (Env, 32))
 MEGABYTE = np.zeros(131072)
 
 
@@ -165,7 +165,12 @@ def start_spawned(module: str) -> float:
 
 def safety(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
     """CPU time of main and worker per call with journal, isolation and deadline / the same without them."""
-    for way, kind, members in ((by_call, Nano, 1), (by_call, Cart, 1), *((by_port, k, n) for k, n in PORTED)):
+    for way, kind, members in (
+        (by_call, Nano, 1),
+        (by_call, Cart, 1),
+        (by_call, Env, 1),
+        *((by_port, k, n) for k, n in PORTED),
+    ):
         with pool(members, kind=kind) as safe, UnsafePool(kind, members) as unsafe:
             calls = {"on": way(safe), "off": way(unsafe)}
             count = max(1, int(sizes.block / per_call(calls["off"], sizes.block)))

@@ -369,14 +369,18 @@ class Crew:
             member.journal.add(("call", request.method, packed, checked), base)
         elif kind == OK:
             member.journal.add(("told", request.method, packed, wire.settle(payload)), base)
-        self.shorten(member)
+        self.shorten([member])
 
-    def shorten(self, member: Member) -> None:
-        """Asks a member whose journal has grown long for a snapshot, if it can give one."""
-        due = member.snapshots and not member.snapshot_due and len(member.journal) >= self.snapshot_every
-        if due and not member.journal.open:
-            member.snapshot_due = True
-            self.submit(self.slots[member.slot], Request("snapshot", {member.index: None}))
+    def shorten(self, members: Iterable[Member]) -> None:
+        """Asks those whose journals have grown long for snapshots, if they can give them: one message per worker."""
+        by_slot: dict[int, dict[int, None]] = {}
+        for member in members:
+            due = member.snapshots and not member.snapshot_due and len(member.journal) >= self.snapshot_every
+            if due and not member.journal.open:
+                member.snapshot_due = True
+                by_slot.setdefault(member.slot, {})[member.index] = None
+        for number, items in by_slot.items():
+            self.submit(self.slots[number], Request("snapshot", items))
 
     def _snapshot_taken(self, member: Member, kind: int, base: Any) -> None:
         member.snapshot_due = False

@@ -96,23 +96,27 @@ class PortLog:
         self._sources = list(inputs.values())
         self._outputs = list(outputs.values())
         self._places = list(places)
-        self._logs = [np.zeros((_FIRST_CAPACITY, *source.shape), source.dtype) for source in self._sources]
-        self._asked = np.ones((_FIRST_CAPACITY, len(places)), np.uint8)  # ready for rings of everybody
+        self._keep(
+            [np.zeros((_FIRST_CAPACITY, *source.shape), source.dtype) for source in self._sources],
+            np.ones((_FIRST_CAPACITY, len(places)), np.uint8),  # ready for rings of everybody
+        )
         # How many rings there were, and which items have not answered their last one: one tuple, replaced as a whole,
         # so that an interrupt never finds a ring that is half recorded.
         self._now = 0, bytes(len(places))
         self._begin = [0] * len(places)
         self._samples = [sample(array, len(array)) for array in self._outputs]
         self._last = [np.array(view) for view in self._samples]
+        self._echoes = list(zip(self._last, self._samples, strict=True))
         self._trusted = bytearray(len(places))  # whether _last holds what the item's last run gave
         self._all, self._none = bytes([1]) * len(places), bytes(len(places))
 
     def ring(self, asked: Array | None) -> None:
         """Takes the inputs of one ring in (None: of everybody). Hot: one copy per input array."""
-        if self._count == len(self._asked):
-            self._make_room()
         count, open_ = self._now
-        for log, source in zip(self._logs, self._sources, strict=True):
+        if count == self._capacity:
+            self._make_room()
+            count, open_ = self._now
+        for log, source in self._copies:
             log[count] = source
         if asked is None:
             self._now = count + 1, self._all
@@ -131,14 +135,14 @@ class PortLog:
     def served(self, items: Sequence[int] | None) -> None:
         """Remembers what the items have put out (None: all of them)."""
         if items is None:
-            for last, now in zip(self._last, self._samples, strict=True):
-                last[:] = now
+            for last, now in self._echoes:
+                last[...] = now
             self._trusted[:] = self._all
-            self._now = self._count, self._none
+            self._now = self._now[0], self._none
             return
         for item in items:
             rows = _rows(self._places[item])
-            for last, now in zip(self._last, self._samples, strict=True):
+            for last, now in self._echoes:
                 last[rows] = now[rows]
             self._trusted[item] = 1
             self._close(item)
@@ -188,12 +192,18 @@ class PortLog:
         begin = self._begin[item]
         return begin + np.flatnonzero(self._asked[begin : self._count, item])
 
+    def _keep(self, logs: list[Array], asked: Array) -> None:
+        self._logs, self._asked, self._capacity = logs, asked, len(asked)
+        self._copies = list(zip(logs, self._sources, strict=True))
+
     def _make_room(self) -> None:
         """Drops what no item needs any more, or doubles."""
         start = min(self._begin, default=self._count)
         if start < self._count // 2:
-            self._logs = [np.concatenate([log, np.zeros_like(log)]) for log in self._logs]
-            self._asked = np.concatenate([self._asked, np.ones_like(self._asked)])
+            self._keep(
+                [np.concatenate([log, np.zeros_like(log)]) for log in self._logs],
+                np.concatenate([self._asked, np.ones_like(self._asked)]),
+            )
             return
         for log in (*self._logs, self._asked):
             log[: self._count - start] = log[start : self._count]

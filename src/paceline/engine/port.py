@@ -11,7 +11,7 @@ the host runs the same method on rows of the same arrays everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -369,8 +369,7 @@ class Port:
             self._alone.clear()
         self._rounds += 1
         if self._rounds % _ROUNDS_PER_LOOK == 0:
-            for member in self._members:
-                self._crew.shorten(self._crew.members[member])
+            self._crew.shorten(self._crew.members[member] for member in self._members)
 
     # -- the crew's side ------------------------------------------------------------------------------
 
@@ -455,7 +454,7 @@ class Port:
 
     def has_pending(self, slot: Slot) -> bool:
         """Whether a worker still has rows to run."""
-        return slot.number in self.rung and bool(self._pending(slot))
+        return slot.number in self.rung and any(True for _ in self._unanswered(slot))
 
     def rings_again(self, slot: Slot, members: set[int] | None = None) -> list[Request]:
         """What a new worker has to be asked again (of these members only)."""
@@ -469,11 +468,12 @@ class Port:
         return [self._request([item]) for item in pending] if alone else [self._request(pending)]
 
     def _pending(self, slot: Slot) -> list[int]:
-        return [
-            item
-            for item, member in enumerate(self._members)
-            if self._waiting[item] and self._on(slot, member) and not self._state_bytes[item]
-        ]
+        return list(self._unanswered(slot))
+
+    def _unanswered(self, slot: Slot) -> Iterator[int]:
+        for item, member in enumerate(self._members):
+            if self._waiting[item] and not self._state_bytes[item] and self._on(slot, member):
+                yield item
 
     def _give_up(self, item: int, error: BaseException) -> None:
         self._log.withdraw(item)

@@ -65,6 +65,7 @@ class ProcessWorker:
         self.channel = Channel(ours)
         self._words = self.control.words
         self._heard = 0
+        self.listened = False
         self.patience = Patience()
         self.poll = select.poll()
         self.poll.register(ours.fileno(), select.POLLIN)
@@ -102,6 +103,7 @@ class ProcessWorker:
 
     def listen(self, on: bool) -> None:
         """Asks the worker to send a packet when it has served."""
+        self.listened = on
         self._words[Control.LISTENING] = on
         fence()
 
@@ -232,6 +234,8 @@ class ProcessBackend:
         return workers
 
     def wait(self, workers: Sequence[Any], timeout: float | None) -> bool:
+        if workers[0].listened:  # a port waits, and has spun as long as that pays
+            return self._sleep(workers, timeout)
         start = perf_counter()
         patience = workers[0].patience
         spun = patience.spin(lambda: any(worker.has_spoken for worker in workers))
