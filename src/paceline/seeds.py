@@ -45,6 +45,24 @@ def digest(value: Any) -> str:
     return sha.hexdigest()
 
 
+class RunningDigest:
+    """A digest of many values, one after another; what has been taken in need not be kept."""
+
+    def __init__(self) -> None:
+        self._sha = hashlib.sha256()
+
+    def add(self, *values: Any) -> None:
+        """Takes values in."""
+        chunks: list[Any] = []
+        for value in values:
+            _feed(value, chunks.append)
+        self._sha.update(b"".join(chunks))
+
+    def hexdigest(self) -> str:
+        """The SHA-256 of everything so far."""
+        return self._sha.hexdigest()
+
+
 def check(value: Any) -> int:
     """Gives a quick 32-bit check of `value`, enough to see that a replayed answer differs.
 

@@ -27,9 +27,9 @@ class Mission:
     reuse: bool = False
     about: str = ""
 
-    def build(self) -> Any:
-        """Makes a new environment."""
-        return self.make(**self.options)
+    def build(self, **more: Any) -> Any:
+        """Makes a new environment; `more` options count before its own."""
+        return self.make(**{**self.options, **more})
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Seat:
         observation_space: What it will see.
         action_space: What it may do.
         mission: The mission's name.
+        device: Where a network is to be put, as torch names it. Part of the run, not of its plan: another device
+            gives other bits.
     """
 
     agent: str
@@ -49,3 +51,67 @@ class Seat:
     observation_space: Any
     action_space: Any
     mission: str
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an episode could not be played to its end.
+
+    Attributes:
+        kind: The exception's type.
+        message: What it said.
+        agent: Whose policy raised it; empty if it was the environment, or the worker.
+        policy: That policy's name.
+        step: After how many steps.
+        traceback: As Python prints it.
+    """
+
+    kind: str
+    message: str
+    agent: str = ""
+    policy: str = ""
+    step: int = 0
+    traceback: str = ""
+
+
+@dataclass
+class Episode:
+    """The record of one play.
+
+    Attributes:
+        mission: Which mission.
+        index: Which of its episodes.
+        seed: The environment's seed.
+        seats: Agent → the name of the policy that played it.
+        rewards: Agent → the sum of its rewards.
+        steps: How many steps were played.
+        ended: Whether the environment came to an end of its own.
+        truncated: Whether it was cut off, by the environment's limit or the mission's.
+        stats: Agent → the numbers in the last info that it was given.
+        late: Agent → how many of its actions took longer than the limit for actions.
+        failure: Why it was not played to its end; None if it was.
+        tries: How often it was played, failed attempts included.
+        seconds: Wall time. Not part of the digest.
+        digest: SHA-256 over observations, actions, rewards and flags, step by step.
+    """
+
+    mission: str
+    index: int
+    seed: int
+    seats: dict[str, str] = field(default_factory=dict)
+    rewards: dict[str, float] = field(default_factory=dict)
+    steps: int = 0
+    ended: bool = False
+    truncated: bool = False
+    stats: dict[str, dict[str, float]] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+    failure: Failure | None = None
+    tries: int = 1
+    seconds: float = 0.0
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        """How a user names it: MISSION/INDEX."""
+        return f"{self.mission}/{self.index}"

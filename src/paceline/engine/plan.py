@@ -23,8 +23,8 @@ _CALL_MESSAGE = 150e-6  # a round of messages to process workers, until it has b
 _RING = 20e-6  # the same through a port
 _THREAD_SWITCH = 60e-6
 _BYTES_PER_SECOND = 1.5e9
-_TWO_CORES_ARE_NOT_TWICE_ONE = 1.15  # shared caches, memory and turbo: measured on virtual cores
-_WAITS_BELOW = 0.5  # share of CPU time under which a call counts as waiting
+TWO_CORES_ARE_NOT_TWICE_ONE = 1.15  # shared caches, memory and turbo: measured on virtual cores
+WAITS_BELOW = 0.5  # share of CPU time under which a call counts as waiting
 
 
 @dataclass(frozen=True)
@@ -111,14 +111,14 @@ def _processes(measured: Measured, budget: Budget) -> Choice | None:
         return None
     message = _RING if measured.through_port else _CALL_MESSAGE
     travel = message + measured.members * measured.message_bytes / _BYTES_PER_SECOND
-    seconds = measured.seconds * ceil(measured.members / workers) * _TWO_CORES_ARE_NOT_TWICE_ONE + travel
+    seconds = measured.seconds * ceil(measured.members / workers) * TWO_CORES_ARE_NOT_TWICE_ONE + travel
     why = f"on {workers} processes about {_time(seconds)}, {_time(travel)} of it messages"
     return Choice("process", workers, why, seconds)
 
 
 def _threads(measured: Measured, budget: Budget) -> Choice | None:
     workers = min(measured.members, budget.waiting)
-    if measured.cpu_share > _WAITS_BELOW or measured.touches_globals or workers < 2:
+    if measured.cpu_share > WAITS_BELOW or measured.touches_globals or workers < 2:
         return None
     computing = measured.seconds * measured.cpu_share * measured.members
     waiting = measured.seconds * (1 - measured.cpu_share) * ceil(measured.members / workers)
@@ -145,7 +145,7 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def _wanted_cpu() -> float:
+def wanted_cpu() -> float:
     """Seconds that this thread has computed, or stood in line for a core: on a loaded machine that is not waiting."""
     try:
         with open("/proc/thread-self/schedstat") as file:
@@ -169,7 +169,7 @@ class Meter:
     def begin(self) -> None:
         """A round has been asked for."""
         if self._since is None:
-            busy = _wanted_cpu()
+            busy = wanted_cpu()
             self._since = perf_counter(), busy
 
     def end(self, members: int, nbytes: int = 0) -> None:
@@ -178,7 +178,7 @@ class Meter:
             return
         wall, busy = self._since
         self._wall += perf_counter() - wall
-        self._cpu += _wanted_cpu() - busy
+        self._cpu += wanted_cpu() - busy
         self._since = None
         self._calls += members
         self._bytes += nbytes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import math
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,7 +72,8 @@ class Pool:
         placement: Worker number per member (`HERE`, -1, is the caller's process); by default blocks of equal size.
         deterministic: Whether members answer the same when asked the same again; one flag, or one per member. The
             others (an LLM) are never asked again after a crash: they are told what they had answered.
-        deadline: Seconds that one call may take before its worker is killed; None: 60 where the backend can kill.
+        deadline: Seconds that one call may take before its worker is killed; None: 60 where the backend can kill;
+            `math.inf`: as long as it likes.
         restarts: How often a call that kills its worker is tried before it is a `WorkerLost`.
         snapshot_every: After so many calls a member that has `snapshot` and `restore` is asked for a snapshot, so
             that its journal stays short.
@@ -403,10 +405,11 @@ class Pool:
 
     def _limit(self, deadline: float | None) -> float | None:
         self._check_deadline(deadline)
-        return deadline or self._deadline or DEADLINE
+        limit = deadline or self._deadline or DEADLINE
+        return None if limit == math.inf else limit
 
     def _check_deadline(self, deadline: float | None) -> None:
-        if deadline is None:
+        if deadline is None or deadline == math.inf:
             return
         if deadline <= 0:
             raise BadInput(f"deadline={deadline} makes no sense; give seconds above 0")

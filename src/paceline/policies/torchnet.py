@@ -51,7 +51,7 @@ class TorchNet:
         layers = _load(path)
         _check_fit(path, layers, seat)
         self._layers = [tuple(self._torch.from_numpy(array) for array in layer) for layer in layers]
-        self._device = "cpu"
+        self.to(seat.device)
         self.reset(0)
 
     def reset(self, seed: int) -> None:

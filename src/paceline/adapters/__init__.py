@@ -1,0 +1,1 @@
+"""Adapters: what other packages make, in the shapes that we expect."""

@@ -1,0 +1,133 @@
+"""From what a user writes to an object: files, modules, Gymnasium's registry.
+
+CartPole-v1, gym:CartPole-v1, package:Name-v0   an id that Gymnasium knows, or that `package` registers
+file.py:name                                    a name in a file
+package.module:name                             a name in a module
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from paceline.errors import BadInput
+
+_VERSIONED = re.compile(r"-v\d+$")
+FORMS = "write a Gymnasium id (CartPole-v1), file.py:factory, or package.module:factory"
+
+
+def is_gymnasium(target: str) -> bool:
+    """Whether a target is meant for Gymnasium's registry."""
+    _, colon, name = target.rpartition(":")
+    return target.startswith("gym:") or not colon or bool(_VERSIONED.search(name))
+
+
+def load(target: str, what: str = "a function without parameters that makes an env") -> Callable[..., Any]:
+    """Gives the callable that file.py:name or package.module:name is.
+
+    Raises:
+        BadInput: there is none; says what there is.
+    """
+    where, _, name = target.rpartition(":")
+    module = _file(Path(where), target) if where.endswith(".py") else import_module(where, target)
+    found = _attribute(module, name, where)
+    if not callable(found):
+        raise BadInput(f"{name!r} in {where} is a {type(found).__name__}, which cannot be called: name {what}")
+    return found  # type: ignore[no-any-return]
+
+
+# -- Gymnasium -----------------------------------------------------------------------------------------
+
+
+def gymnasium_env(name: str) -> Callable[..., Any]:
+    """Gives the recipe of an env that Gymnasium knows."""
+    if name.endswith(".py"):
+        raise BadInput(f"{name} is a file: say which factory in it, as {name}:factory{_choice(Path(name))}")
+    import gymnasium
+
+    package, _, env_id = name.rpartition(":")
+    if package:
+        import_module(package, name)  # it registers its envs when it is imported
+    try:
+        # The spec and not the id: a worker need not have imported what registered it.
+        spec = gymnasium.spec(env_id)
+    except gymnasium.error.Error as error:
+        raise BadInput(f"Gymnasium knows no env {env_id!r}{_similar(env_id, error)}; {FORMS}") from None
+    # We look at everything that the passive checker looks at, and its warnings would be printed as well.
+    return partial(gymnasium.make, spec, disable_env_checker=True)
+
+
+def _similar(name: str, error: Exception) -> str:
+    import gymnasium
+
+    close = difflib.get_close_matches(name, gymnasium.registry, n=3)
+    return f"; close to it: {', '.join(close)}" if close else f" ({str(error).strip().partition(chr(10))[0]})"
+
+
+# -- files and modules ---------------------------------------------------------------------------------
+
+
+def _file(path: Path, target: str) -> ModuleType:
+    """Imports a file as its directory's module of that name, as a worker will."""
+    if not path.is_file():
+        raise BadInput(f"there is no file {path} (looked in {Path.cwd()}): check the path in {target!r}")
+    path = path.resolve()
+    known = sys.modules.get(path.stem)
+    if known is not None and getattr(known, "__file__", None) != str(path):
+        raise BadInput(
+            f"{path.name} has the name of the module {path.stem!r}, which is imported already; rename the file"
+        )
+    sys.path.insert(0, str(path.parent))
+    importlib.invalidate_caches()
+    return import_module(path.stem, target)
+
+
+def import_module(name: str, target: str) -> ModuleType:
+    """Imports a module; what goes wrong is told as the user's mistake that it is."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise BadInput(f"{name} cannot be imported: {error}{place(error)}; install what it needs") from error
+        raise BadInput(f"there is no module {error.name!r}: in {target!r}, {FORMS}") from None
+    except Exception as error:
+        raise BadInput(
+            f"{name} cannot be imported: {type(error).__name__}: {error}{place(error)}; "
+            "a file of a package is named as package.module:factory"
+        ) from error
+
+
+def _attribute(module: ModuleType, name: str, where: str) -> Any:
+    value: Any = module
+    for part in name.split("."):
+        if not hasattr(value, part):
+            close = difflib.get_close_matches(part, dir(value), n=3)
+            hint = f"; close to it: {', '.join(close)}" if close else _choice(Path(where))
+            raise BadInput(f"there is no {name!r} in {where}{hint}")
+        value = getattr(value, part)
+    return value
+
+
+def _choice(path: Path) -> str:
+    """What a file offers, read without running it."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return f"; it has {', '.join(names)}" if names else ""
+
+
+def place(error: BaseException) -> str:
+    """Where an error was raised, if not by us."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return "" if last.filename == __file__ else f" ({last.filename}, line {last.lineno})"

@@ -1,0 +1,93 @@
+"""Policies by what users write: where they come from, their share of the seats, and what they are built with.
+
+greedy, greedy:3                     built in, or another package's (entry point `paceline.policies`)
+file.py:Class, package.mod:Class     a policy, or a function that makes one
+sb3:PPO,weights=F.zip,trust=true     a model of Stable-Baselines3
+torch:file.py:Net,weights=F          a torch module: observations in, scores of actions out
+… ,weights=F ,kw.key=value ,agents=MODE ,name=NAME
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from paceline.adapters.sb3 import Model
+from paceline.adapters.torch_module import Module
+from paceline.catalog.loading import load
+from paceline.catalog.words import share_of, split
+from paceline.errors import BadInput
+from paceline.policies import DEFAULT, POLICIES
+from paceline.team import Player
+
+GROUP = "paceline.policies"
+_WORDS = ("weights", "agents", "name", "trust")
+_FORMS = "a name of `paceline policies`, file.py:Class, package.module:Class, sb3:ALGORITHM or torch:file.py:Module"
+
+
+def known_policies() -> dict[str, Callable[..., Any]]:
+    """Every policy that has a name here: those of other packages count before ours."""
+    return {**POLICIES, **{point.name: point.load() for point in entry_points(group=GROUP)}}
+
+
+def find_policies(specs: Iterable[str]) -> list[Player]:
+    """Gives the players that are written; the second of a name gets a number.
+
+    Raises:
+        BadInput: one is unknown, or has an option that is none.
+    """
+    found: list[Player] = []
+    for spec in [*specs] or [DEFAULT]:
+        player = _find(spec)
+        same = sum(player.name in (other.name, other.name.rpartition("#")[0]) for other in found)
+        found.append(replace(player, name=f"{player.name}#{same + 1}") if same else player)
+    return found
+
+
+def _find(spec: str) -> Player:
+    written, options = split(spec)
+    name, share = share_of(written)
+    keywords = {key.removeprefix("kw."): value for key, value in options.items() if key.startswith("kw.")}
+    strange = [key for key in options if key not in _WORDS and not key.startswith("kw.")]
+    if strange:
+        raise BadInput(
+            f"{strange[0]!r} in {spec!r} is no option of a policy: give {', '.join(_WORDS)} or kw.{strange[0]}"
+        )
+    if "weights" in options:
+        keywords["weights"] = _weights(str(options["weights"]), spec)
+    if "trust" in options:
+        keywords["trust"] = options["trust"]
+    factory = _factory(name)
+    return Player(
+        str(options.get("name", name)),
+        partial(factory, **keywords) if keywords else factory,
+        share,
+        options.get("agents"),
+    )
+
+
+def _factory(name: str) -> Callable[..., Any]:
+    known = known_policies()
+    if name in known:
+        return known[name]
+    if name.startswith("sb3:"):
+        return partial(Model, algorithm=name.removeprefix("sb3:"))
+    if name.startswith("torch:"):
+        return partial(Module, make=load(name.removeprefix("torch:"), "a torch module"))
+    if ":" in name:
+        return load(name, "a policy, or a function that makes one")
+    close = difflib.get_close_matches(name, known, n=3)
+    raise BadInput(
+        f"there is no policy {name!r}{f'; close to it: {chr(44).join(close)}' if close else ''}; give {_FORMS}"
+    )
+
+
+def _weights(path: str, spec: str) -> str:
+    if not Path(path).is_file():
+        raise BadInput(f"there is no file {path} (looked in {Path.cwd()}): check weights= in {spec!r}")
+    return str(Path(path).resolve())

@@ -1,0 +1,44 @@
+"""How missions and policies are written: a name, then options after commas.
+
+forage,agents=4              name,key=value …         values are read as JSON, and as text if they are none
+greedy:3,kw.depth=2          name:share,…             a policy's share of the seats
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from paceline.errors import BadInput
+
+_SHARE = re.compile(r"^(?P<name>.+):(?P<share>\d+)$")
+
+
+def split(text: str) -> tuple[str, dict[str, Any]]:
+    """Gives the name and the options."""
+    name, *words = (word.strip() for word in text.split(","))
+    options: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise BadInput(f"{word!r} in {text!r} is no option: write key=value")
+        if key in options:
+            raise BadInput(f"{key!r} is given twice in {text!r}")
+        options[key] = _value(value)
+    if not name:
+        raise BadInput(f"{text!r} has no name before its options")
+    return name, options
+
+
+def share_of(name: str) -> tuple[str, int]:
+    """Gives the name without its share, and the share: 1 if none is written."""
+    found = _SHARE.match(name)
+    return (found["name"], int(found["share"])) if found else (name, 1)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,91 @@
+"""Compare: two runs on the same seeds, episode by episode; what differs is the policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paceline.errors import BadInput
+from paceline.evaluate.report import Report, reward_of
+from paceline.evaluate.statistics import Summary, summarize
+from paceline.types import Episode
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How B did against A, on the episodes that both have.
+
+    Attributes:
+        mission: The mission; "*" is all of them.
+        a: The summary of A's rewards on these episodes.
+        b: The summary of B's.
+        difference: The summary of B − A, episode by episode.
+        wins: In how many episodes B was better.
+        ties: In how many they were equal.
+    """
+
+    mission: str
+    a: Summary
+    b: Summary
+    difference: Summary
+    wins: int
+    ties: int
+
+    @property
+    def win_rate(self) -> float:
+        """The share of episodes that B won, ties counted half."""
+        return (self.wins + self.ties / 2) / self.difference.count
+
+    @property
+    def clear(self) -> bool:
+        """Whether the 95 % interval of the difference leaves out 0."""
+        summary = self.difference
+        return summary.mean is not None and summary.ci is not None and abs(summary.mean) > summary.ci
+
+
+def compare(a: Report, b: Report, policy_a: str | None = None, policy_b: str | None = None) -> list[Comparison]:
+    """Compares two reports, mission by mission and over all missions.
+
+    Args:
+        a: The one to compare with.
+        b: The other.
+        policy_a: Whose rewards count in A; None: those of all seats.
+        policy_b: Whose rewards count in B.
+
+    Raises:
+        BadInput: they have no episode in common with the same seed; or a policy is in neither.
+    """
+    left, right = _by_key(a, policy_a, "A"), _by_key(b, policy_b, "B")
+    common = [key for key in left if key in right]
+    if not common:
+        raise BadInput("the two runs have no episode in common: the same mission with the same seed, played to its end")
+    missions = list(dict.fromkeys(mission for mission, _ in common))
+    names = [*missions, *(["*"] if len(missions) > 1 else [])]
+    return [_compared(name, [key for key in common if name in (key[0], "*")], left, right) for name in names]
+
+
+def _by_key(report: Report, policy: str | None, which: str) -> dict[tuple[str, int], float]:
+    known = [entry["name"] for entry in report.identity["policies"]]
+    if policy is not None and policy not in known:
+        raise BadInput(f"{which} has no policy {policy!r}; it has {', '.join(known)}")
+
+    def counts(episode: Episode) -> bool:
+        return episode.failure is None and (policy is None or policy in episode.seats.values())
+
+    return {(e.mission, e.seed): reward_of(e, policy) for e in report.episodes if counts(e)}
+
+
+def _compared(
+    mission: str,
+    keys: list[tuple[str, int]],
+    left: dict[tuple[str, int], float],
+    right: dict[tuple[str, int], float],
+) -> Comparison:
+    differences = [right[key] - left[key] for key in keys]
+    return Comparison(
+        mission,
+        summarize([left[key] for key in keys]),
+        summarize([right[key] for key in keys]),
+        summarize(differences),
+        sum(difference > 0 for difference in differences),
+        sum(difference == 0 for difference in differences),
+    )

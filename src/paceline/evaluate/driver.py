@@ -1,0 +1,285 @@
+"""The evaluation from end to end: what is asked, what is played, what is kept.
+
+Run ── survey ──► jobs that are not on disk ── Spread, or cohorts ──► Store ──► failed ones again ──► Report
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from paceline.catalog import find_missions, find_policies
+from paceline.engine import Plan, Pool, Trace
+from paceline.errors import BadInput
+from paceline.evaluate.cohorts import play_in_cohorts
+from paceline.evaluate.playing import Note, play_episode, survey
+from paceline.evaluate.report import Report
+from paceline.evaluate.run import Job, Run
+from paceline.evaluate.spread import Played, Spread
+from paceline.evaluate.store import Store, read_episodes
+from paceline.seeds import sequence
+from paceline.team import Player, Setting
+from paceline.team.device import find_device
+from paceline.team.modes import find as find_mode
+from paceline.types import Episode, Mission, Seat
+
+ON_ERROR = ("continue", "stop", "retry")
+_RETRIES = 2
+
+Missions = str | Mission | Iterable[str | Mission]
+Policies = str | Player | Callable[..., Any] | Iterable[str | Player | Callable[..., Any]]
+Watcher = Callable[[Episode, int, int], None]
+"""Told of every episode that has ended: the record, how many are done, how many there are."""
+
+
+@dataclass(frozen=True)
+class Care:
+    """What is done about failures, and how long things may take.
+
+    Attributes:
+        on_error: "continue" with the others, "stop", or "retry" a failed episode twice more.
+        max_failures: Stop after so many failed episodes.
+        episode_deadline: Seconds after which an episode's worker is killed.
+        restarts: How often an episode that kills its worker is tried.
+    """
+
+    on_error: str = "continue"
+    max_failures: int | None = None
+    episode_deadline: float | None = None
+    restarts: int = 3
+
+    def __post_init__(self) -> None:
+        if self.on_error not in ON_ERROR:
+            raise BadInput(f"on_error={self.on_error!r}; give one of {', '.join(ON_ERROR)}")
+        for name in ("max_failures", "episode_deadline", "restarts"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise BadInput(f"{name}={value} makes no sense; give more than 0")
+
+
+def evaluate(
+    missions: Missions,
+    policies: Policies = (),
+    *,
+    episodes: int = 1,
+    seed: int = 0,
+    lanes: int = 8,
+    device: str = "cpu",
+    plan: str | int | Plan = "auto",
+    agents: str | None = None,
+    on_error: str = "continue",
+    max_failures: int | None = None,
+    episode_deadline: float | None = None,
+    call_deadline: float | None = None,
+    action_limit: float | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    verify: int = 0,
+    trace: Trace | None = None,
+    watcher: Watcher | None = None,
+    about: dict[str, Any] | None = None,
+) -> Report:
+    """Plays every mission `episodes` times and scores the policies.
+
+    Args:
+        missions: Names as `paceline eval -m` takes them, or `Mission`s.
+        policies: Names as `-p` takes them, factories, or `Player`s; several share the seats by their shares.
+        episodes: Of each mission; episode `i` has the environment seed `seed + i`.
+        seed: Root of everything random.
+        lanes: Rows of a batch, for policies that answer in batches; part of the result.
+        device: For networks: "auto", "cpu", "cuda", "mps"; part of the result.
+        plan: Where episodes run: "auto", a backend, a number of workers (0: here), or a `Plan`.
+        agents: Where the policies of an episode run: "auto", "off", "thread", "process", "batch", "gpu".
+        on_error: What a failed episode means: "continue", "stop", or "retry".
+        max_failures: Stop after so many.
+        episode_deadline: Seconds for one episode, after which its worker is killed.
+        call_deadline: Seconds for one action, after which the policy's process is killed.
+        action_limit: Seconds after which an action is recorded as late; nothing else happens.
+        out: A directory for the results; each episode is on disk when it has ended.
+        resume: Whether to go on with what `out` holds.
+        verify: So many episodes are played again here afterwards, and their digests compared.
+        trace: Records where the time goes.
+        watcher: Told of every episode that has ended.
+        about: Kept in plan.json beside what is asked.
+
+    Raises:
+        BadInput: a mission, a policy or an option makes no sense; nothing has been played.
+    """
+    where = Plan.parse(plan)
+    mode = agents or where.agents or "auto"
+    setting = Setting(seed, lanes, mode, None, call_deadline, action_limit)
+    run = Run(tuple(_missions(missions)), tuple(_players(policies)), episodes, seed, _device(device), setting)
+    care = Care(on_error, max_failures, episode_deadline)
+    return Evaluation(run, where, care, trace, watcher).go(None if out is None else Path(out), resume, verify, about)
+
+
+class Evaluation:
+    """One evaluation under way."""
+
+    def __init__(
+        self, run: Run, plan: Plan, care: Care, trace: Trace | None = None, watcher: Watcher | None = None
+    ) -> None:
+        self.run, self.plan, self.care = run, plan, care
+        self._trace, self._watcher = trace, watcher
+        self._notes: dict[str, str] = {}
+        for name in {run.setting.agents, *(player.agents for player in run.players if player.agents)}:
+            find_mode(name)  # a mode that does not exist is told now
+        self.seats: list[list[Seat]] = survey(run)
+
+    def go(
+        self, out: Path | None = None, resume: bool = False, verify: int = 0, about: dict[str, Any] | None = None
+    ) -> Report:
+        """Plays what is not on disk yet, and reports."""
+        begin = perf_counter()
+        identity = self.run.identity()
+        store = Store(out, {**(about or {}), "identity": identity}, resume=resume) if out is not None else None
+        done = dict(store.done) if store is not None else {}
+        try:
+            self._play(done, store)
+            report = self.report(done, perf_counter() - begin, out)
+            report.verified = self._verify(report.episodes, verify)
+            if store is not None:
+                store.finish(report)
+            return report
+        finally:
+            if store is not None:
+                store.close()
+
+    def report(self, done: dict[tuple[str, int], Episode], seconds: float, out: Path | None) -> Report:
+        """What is known so far."""
+        order = [self.run.key(job) for job in self.run.jobs()]
+        where = {"backend": self.plan.backend, "workers": self.plan.workers, "why": self.plan.why}
+        return Report(
+            self.run.identity(),
+            [done[key] for key in order if key in done],
+            len(order),
+            {**where, "agents": self.run.setting.agents},
+            list(self._notes.values()),
+            seconds,
+            out=None if out is None else str(out),
+        )
+
+    def _play(self, done: dict[tuple[str, int], Episode], store: Store | None) -> None:
+        jobs = [job for job in self.run.jobs() if self._wanted(done.get(self.run.key(job)))]
+        tries = 1
+        while jobs and not self._stopped(done):
+            for job, episode, notes in self._played(jobs):
+                done[self.run.key(job)] = episode
+                self._note(notes)
+                if store is not None:
+                    store.add(episode)
+                if self._watcher is not None:
+                    self._watcher(episode, len(done), len(self.run.jobs()))
+                if self._stopped(done):
+                    break
+            failed = [job for job in jobs if (e := done.get(self.run.key(job))) is not None and e.failure]
+            again = self.care.on_error == "retry" and tries <= _RETRIES
+            tries += 1
+            jobs = [replace(job, tries=tries) for job in failed] if again else []
+
+    def _note(self, notes: Iterable[Note]) -> None:
+        for topic, text in notes:
+            self._notes.setdefault(topic, text)
+
+    def _wanted(self, episode: Episode | None) -> bool:
+        return episode is None or (episode.failure is not None and self.care.on_error == "retry")
+
+    def _stopped(self, done: dict[tuple[str, int], Episode]) -> bool:
+        failed = sum(episode.failure is not None for episode in done.values())
+        if self.care.on_error == "stop" and failed:
+            return True
+        return self.care.max_failures is not None and failed >= self.care.max_failures
+
+    def _played(self, jobs: Sequence[Job]) -> Iterator[Played]:
+        modes = [player.agents or self.run.setting.agents for player in self.run.players]
+        if any(find_mode(mode).cohorts for mode in modes):
+            if self.care.episode_deadline is not None:
+                raise BadInput("episodes that are stepped together cannot have deadlines of their own")
+            yield from play_in_cohorts(self.run, self.plan, jobs, self.seats, self._trace)
+            return
+        spread = Spread(self.run, self.plan, self.seats, self.care.episode_deadline, self.care.restarts, self._trace)
+        try:
+            yield from spread.play(jobs)
+        finally:
+            self.plan = spread.plan
+            self._note(spread.notes)
+
+    def _verify(self, episodes: list[Episode], wanted: int) -> dict[str, bool]:
+        """Plays some episodes again, here, one after another: drawn by the seed, so that everybody draws the same."""
+        rng = np.random.default_rng(sequence(self.run.seed, "verify"))
+        chosen = sorted(rng.permutation(len(episodes))[:wanted].tolist())
+        jobs = {self.run.key(job): job for job in self.run.jobs()}
+        plain = replace(self.run, setting=replace(self.run.setting, agents="off", call_deadline=None))
+        found = {}
+        for number in chosen:
+            episode = episodes[number]
+            again = play_here(plain, jobs[episode.mission, episode.index])
+            found[episode.name] = again.digest == episode.digest
+        return found
+
+
+def play_here(run: Run, job: Job) -> Episode:
+    """Plays one episode in this process."""
+    players = tuple(replace(player, agents=None) for player in run.players)
+    with Pool([], seed=run.seed) as pool:
+        play = lambda job: play_episode(replace(run, players=players), job)  # noqa: E731
+        ((_, outcome),) = pool.stream(play, [job], keys=[run.key(job)])
+    if outcome.error is not None:
+        raise outcome.error
+    episode: Episode = outcome.answer[0]
+    return episode
+
+
+def rerun(run: Run, out: Path, name: str) -> tuple[Episode, Episode]:
+    """Plays one episode of a run again, here. Returns the record on disk and the new one.
+
+    Args:
+        run: The run, as it was.
+        out: Where its results are.
+        name: MISSION/EPISODE.
+
+    Raises:
+        BadInput: the run has no such episode.
+    """
+    mission, slash, number = name.rpartition("/")
+    known = read_episodes(out)
+    if not slash or not number.isdigit() or (mission, int(number)) not in known:
+        some = ", ".join(f"{m}/{i}" for m, i in list(known)[:5])
+        raise BadInput(f"{out} has no episode {name!r}; write MISSION/EPISODE, one of {some} …")
+    jobs = {run.key(job): job for job in run.jobs()}
+    plain = replace(run, setting=replace(run.setting, agents="off", call_deadline=None))
+    return known[mission, int(number)], play_here(plain, jobs[mission, int(number)])
+
+
+def _missions(given: Missions) -> list[Mission]:
+    items = [given] if isinstance(given, str | Mission) else list(given)
+    found: list[Mission] = []
+    for item in items:
+        found += [item] if isinstance(item, Mission) else find_missions([item])
+    return found
+
+
+def _players(given: Policies) -> list[Player]:
+    items = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    if all(isinstance(item, str) for item in items):
+        return find_policies([str(item) for item in items])
+    return [_player(item) for item in items]
+
+
+def _player(item: Any) -> Player:
+    if isinstance(item, Player):
+        return item
+    if isinstance(item, str):
+        return find_policies([item])[0]
+    if callable(item):
+        return Player(getattr(item, "__name__", type(item).__name__), item)
+    raise BadInput(f"{item!r} is no policy: give a name, a factory, or a Player")
+
+
+def _device(name: str) -> str:
+    return name if name == "cpu" else find_device(name)

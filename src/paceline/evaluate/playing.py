@@ -1,0 +1,160 @@
+"""One episode of an evaluation: the only way in which it is ever played, here or in a worker.
+
+Run, Job ──► Rollout + Team ──► play ──► Episode, with a failure in it if there was one
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from functools import partial
+from time import monotonic, perf_counter
+from typing import Any
+
+from paceline.engine import Pool
+from paceline.errors import BadInput
+from paceline.evaluate.run import Job, Run
+from paceline.rollout import Actions, Observations, Rollout, play
+from paceline.seeds import digest
+from paceline.team import Mishap, Team
+from paceline.team.minds import built
+from paceline.types import Episode, Failure, Seat
+
+_TRACEBACK_LIMIT = 8000
+
+
+class TooLong(Exception):  # noqa: N818
+    """An episode was given up because it takes longer than somebody wanted to wait here."""
+
+
+Note = tuple[str, str]
+"""A topic, and what there is to tell of it: once per topic is enough."""
+
+
+def play_episode(run: Run, job: Job, give_up_at: float | None = None) -> tuple[Episode, list[Note]]:
+    """Plays one episode, and never raises what a policy or an environment raises: it becomes a `Failure`.
+
+    Returns:
+        The record, and what there is to tell about how it was played.
+    """
+    begin = perf_counter()
+    mission = run.missions[job.mission]
+    episode, notes = Episode(mission.name, job.index, run.seed_of(job)), list[Note]()
+    rollout: Rollout | None = None
+    try:
+        rollout = Rollout(mission, job.index, run.seed_of(job), device=run.device)
+        episode = rollout.episode
+        _play(run, job, rollout, notes, give_up_at)
+    except TooLong:
+        raise
+    except Mishap as mishap:
+        episode.failure = failure_of(mishap.error, mishap.agent, mishap.policy, episode.steps)
+    except Exception as error:
+        episode.failure = failure_of(error, "", "", episode.steps)
+    finally:
+        if rollout is not None:
+            rollout.close()
+    return finished(episode, job, perf_counter() - begin), notes
+
+
+def _play(run: Run, job: Job, rollout: Rollout, notes: list[Note], give_up_at: float | None) -> None:
+    seats = rollout.seats()
+    seating = run.seating(job, len(seats))
+    episode = rollout.episode
+    episode.seats = {seat.agent: run.players[who].name for seat, who in zip(seats, seating, strict=True)}
+    with Team.seated(seats, run.players, seating, run.setting, run.key(job)) as team:
+        try:
+            play(rollout, team if give_up_at is None else _Impatient(team, give_up_at))
+        finally:
+            episode.late = {str(name): count for name, count in team.late.items()}
+            notes += team.notes
+
+
+class _Impatient:
+    """A team that gives up when it gets too late."""
+
+    def __init__(self, team: Team, until: float) -> None:
+        self._team, self._until = team, until
+
+    def act(self, observations: Observations) -> Actions:
+        if monotonic() > self._until:
+            raise TooLong
+        return self._team.act(observations)
+
+
+def finished(episode: Episode, job: Job, seconds: float) -> Episode:
+    """Completes the record: a failure has a digest too."""
+    episode.tries, episode.seconds = job.tries, round(seconds, 6)
+    if episode.failure is not None:
+        failure = episode.failure
+        episode.digest = digest(["failed", failure.kind, failure.agent, failure.policy, failure.step])
+    return episode
+
+
+def failure_of(error: BaseException, agent: str, policy: str, step: int) -> Failure:
+    """What is kept of an exception; the traceback's end, where the cause stands, if it is long."""
+    text = "".join(traceback.format_exception(error))
+    return Failure(type(error).__name__, str(error), agent, policy, step, text[-_TRACEBACK_LIMIT:])
+
+
+# -- before the first episode ----------------------------------------------------------------------------
+
+
+def survey(run: Run) -> list[list[Seat]]:
+    """Builds every mission once, and every policy for its first seats, so that a mistake is told before work begins.
+
+    Returns:
+        The seats of each mission.
+
+    Raises:
+        BadInput: a mission or a policy cannot be built; says which, and why.
+    """
+    with Pool([]) as pool:  # so that what is drawn from process-wide generators there is put back
+        outcomes = pool.map(lambda number: _seats(run, number), range(len(run.missions)), outcomes=True)
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise outcome.error
+    return [outcome.answer for outcome in outcomes]
+
+
+def _seats(run: Run, number: int) -> list[Seat]:
+    mission = run.missions[number]
+    rollout = _attempt(lambda: Rollout(mission, 0, run.seed, device=run.device), f"mission {mission.name!r}")
+    try:
+        seats: list[Seat] = rollout.seats()
+    finally:
+        rollout.close()
+    if not seats:
+        raise BadInput(f"mission {mission.name!r} has no seats: nobody can play it")
+    seating = run.seating(Job(number, 0), len(seats))
+    for who in sorted(set(seating)):
+        player, seat = run.players[who], seats[seating.index(who)]
+        what = f"policy {player.name!r} for seat {seat.agent!r} of mission {mission.name!r}"
+        _check_policy(_attempt(partial(built, player.factory, seat), what), what)
+    return seats
+
+
+def _attempt(build: Callable[[], Any], what: str) -> Any:
+    try:
+        return build()
+    except BadInput:
+        raise
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{last.filename}, line {last.lineno}"
+        raise BadInput(f"{what} cannot be built: {type(error).__name__}: {error} ({place})") from error
+
+
+def _check_policy(policy: Any, what: str) -> None:
+    if not (callable(policy) or hasattr(policy, "act") or hasattr(policy, "act_batch")):
+        raise BadInput(f"{what} is a {type(policy).__name__}: it has no act(obs), no act_batch(…) and cannot be called")
+    close = getattr(policy, "close", None)
+    if callable(close):
+        close()
+
+
+def lost(run: Run, job: Job, seats: Mapping[str, str], error: BaseException) -> Episode:
+    """The record of an episode whose worker was lost with it."""
+    name, index = run.key(job)
+    episode = Episode(name, index, run.seed_of(job), seats=dict(seats), failure=failure_of(error, "", "", 0))
+    return finished(episode, job, 0.0)

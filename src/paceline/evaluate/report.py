@@ -1,0 +1,166 @@
+"""Report: what an evaluation found, in the order in which it was planned, with a digest to compare it by."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from paceline.evaluate.statistics import Summary, summarize
+from paceline.seeds import digest
+from paceline.types import Episode
+
+
+@dataclass(frozen=True)
+class Score:
+    """How one policy did on one mission: its mean reward per seat, episode by episode.
+
+    Attributes:
+        mission: The mission; "*" is all of them.
+        policy: The policy.
+        seats: How many seats it had in an episode.
+        reward: The summary over episodes.
+        steps: The mean length of an episode.
+        failed: How many episodes failed; they are in no mean.
+        late: How many of its actions came late.
+        stats: The means of the environment's own counts, per seat and episode.
+    """
+
+    mission: str
+    policy: str
+    seats: int
+    reward: Summary
+    steps: float | None
+    failed: int
+    late: int
+    stats: dict[str, float]
+
+
+@dataclass
+class Report:
+    """The result of an evaluation.
+
+    Attributes:
+        identity: What was asked: missions, policies, episodes, seed, lanes, device.
+        episodes: The record of every episode that was played, in the order of the plan.
+        planned: How many episodes were planned.
+        plan: Where it ran, and why. Not part of the digest.
+        notes: What is worth knowing of how it ran: fallbacks, lost workers. Not part of the digest.
+        seconds: Wall time.
+        verified: Episode → whether it came out the same when it was played again here.
+        out: The directory that holds the results, if any.
+    """
+
+    identity: dict[str, Any]
+    episodes: list[Episode]
+    planned: int
+    plan: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    verified: dict[str, bool] = field(default_factory=dict)
+    out: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """The same for the same run, wherever and however it was played."""
+        played = [[e.mission, e.index, e.seed, e.seats, e.digest] for e in self.episodes]
+        return digest([{k: self.identity[k] for k in ("seed", "lanes", "device")}, played])
+
+    @property
+    def failures(self) -> list[Episode]:
+        """The episodes that failed."""
+        return [episode for episode in self.episodes if episode.failure is not None]
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was planned was played."""
+        return len(self.episodes) == self.planned
+
+    def scores(self) -> list[Score]:
+        """Per mission and policy, in the order of the plan; at the end per policy over all missions, if several."""
+        missions = [mission["name"] for mission in self.identity["missions"]]
+        policies = [policy["name"] for policy in self.identity["policies"]]
+        found = [self._score(mission, policy) for mission in missions for policy in policies]
+        if len(missions) > 1:
+            found += [self._score("*", policy) for policy in policies]
+        return [score for score in found if score.seats or score.failed]
+
+    def _score(self, mission: str, policy: str) -> Score:
+        mine = [e for e in self.episodes if mission in (e.mission, "*") and policy in e.seats.values()]
+        good = [episode for episode in mine if episode.failure is None]
+        return Score(
+            mission,
+            policy,
+            max((list(episode.seats.values()).count(policy) for episode in mine), default=0),
+            summarize([reward_of(episode, policy) for episode in good]),
+            math.fsum(episode.steps for episode in good) / len(good) if good else None,
+            len(mine) - len(good),
+            sum(n for e in mine for agent, n in e.late.items() if e.seats.get(agent) == policy),
+            _mean_stats(good, policy),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        content: dict[str, Any] = plain(
+            {
+                "digest": self.digest,
+                **self.identity,
+                "planned": self.planned,
+                "played": len(self.episodes),
+                "failed": len(self.failures),
+                "scores": [asdict(score) for score in self.scores()],
+                "episodes": [asdict(episode) for episode in self.episodes],
+                "plan": self.plan,
+                "notes": self.notes,
+                "verified": self.verified,
+                "seconds": round(self.seconds, 3),
+                "out": self.out,
+            }
+        )
+        return content
+
+    def as_csv(self) -> str:
+        """One line per episode and agent."""
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(
+            ["mission", "episode", "seed", "agent", "policy", "reward", "steps", "ended", "truncated", "failure"]
+        )
+        for e in self.episodes:
+            failure = e.failure.kind if e.failure else ""
+            for agent, policy in e.seats.items():
+                reward = "" if e.failure else e.rewards.get(agent, "")
+                writer.writerow(
+                    [e.mission, e.index, e.seed, agent, policy, reward, e.steps, e.ended, e.truncated, failure]
+                )
+        return file.getvalue()
+
+
+def reward_of(episode: Episode, policy: str | None = None) -> float:
+    """The mean reward of a policy's seats in an episode (None: of all seats)."""
+    rewards = [episode.rewards[agent] for agent, who in episode.seats.items() if policy in (None, who)]
+    return math.fsum(rewards) / len(rewards)
+
+
+def _mean_stats(episodes: Sequence[Episode], policy: str) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for episode in episodes:
+        for agent, numbers in episode.stats.items():
+            if episode.seats.get(agent) == policy:
+                for name, value in numbers.items():
+                    found.setdefault(name, []).append(value)
+    return {name: math.fsum(values) / len(values) for name, values in sorted(found.items())}
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold: it has no NaN and no infinity, so they become null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value

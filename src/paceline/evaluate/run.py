@@ -1,0 +1,99 @@
+"""What an evaluation plays: frozen, planned before anything runs, and the same on every machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from paceline.errors import BadInput
+from paceline.seeds import Key, digest
+from paceline.team import Player, Setting, assign
+from paceline.types import Mission
+
+
+@dataclass(frozen=True)
+class Job:
+    """One episode to be played.
+
+    Attributes:
+        mission: The number of its mission.
+        index: Which of the mission's episodes.
+        tries: How often it has been tried, this time included.
+    """
+
+    mission: int
+    index: int
+    tries: int = 1
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that the result follows from, and how policies are watched over.
+
+    Attributes:
+        missions: What is played.
+        players: Who plays.
+        episodes: How many episodes of each mission.
+        seed: Root of every seed; episode `i` of a mission has the environment seed `seed + i`.
+        device: Where networks are to be put.
+        setting: What all teams have in common; its lanes are part of the result.
+    """
+
+    missions: tuple[Mission, ...]
+    players: tuple[Player, ...]
+    episodes: int = 1
+    seed: int = 0
+    device: str = "cpu"
+    setting: Setting = field(default_factory=Setting)
+
+    def __post_init__(self) -> None:
+        if self.episodes < 1:
+            raise BadInput(f"episodes={self.episodes}; give 1 or more")
+        if self.setting.lanes < 1:
+            raise BadInput(f"lanes={self.setting.lanes}; give 1 or more")
+        if self.seed < 0:
+            raise BadInput(f"seed={self.seed}; give 0 or more")
+        _check_names("mission", [mission.name for mission in self.missions])
+        _check_names("policy", [player.name for player in self.players])
+
+    def jobs(self) -> list[Job]:
+        """Every episode, in the order of the report."""
+        return [Job(number, index) for number in range(len(self.missions)) for index in range(self.episodes)]
+
+    def seed_of(self, job: Job) -> int:
+        """The environment's seed."""
+        return self.seed + job.index
+
+    def key(self, job: Job) -> tuple[str, int]:
+        """Who an episode is."""
+        return self.missions[job.mission].name, job.index
+
+    def seating(self, job: Job, seats: int) -> list[int]:
+        """Which player has which seat."""
+        key: tuple[Key, ...] = self.key(job)
+        return assign(self.players, seats, self.seed, *key)
+
+    def identity(self) -> dict[str, object]:
+        """What a result of this run must have in common with another one, to be continued or compared."""
+        return {
+            "missions": [
+                {"name": m.name, "options": {k: repr(v) for k, v in m.options.items()}, "steps": m.steps}
+                for m in self.missions
+            ],
+            "policies": [{"name": player.name, "share": player.share} for player in self.players],
+            "episodes": self.episodes,
+            "seed": self.seed,
+            "lanes": self.setting.lanes,
+            "device": self.device,
+        }
+
+    def fingerprint(self) -> str:
+        """A digest of the identity."""
+        return digest(self.identity())
+
+
+def _check_names(what: str, names: list[str]) -> None:
+    if not names:
+        raise BadInput(f"there is no {what} to evaluate")
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    if doubles:
+        raise BadInput(f"more than one {what} is called {', '.join(doubles)}; give each a name of its own")

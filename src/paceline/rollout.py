@@ -1,0 +1,199 @@
+"""Rollout: one environment in play, and the rules of an episode, once: limits, ends, what is recorded.
+
+    reset() ──► what those see who are due ──► step(actions) ──► … ──► over ──► episode
+
+A Gymnasium `Env` is played as a world with one agent; a PettingZoo `ParallelEnv` as it is; an AEC env as PettingZoo
+itself makes a parallel one of it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from paceline.errors import BadInput
+from paceline.seeds import RunningDigest
+from paceline.types import Episode, Mission, Seat
+
+ONLY_AGENT = "agent_0"
+"""The name of the one agent of a Gymnasium env."""
+
+Actions = Mapping[str, Any]
+Observations = dict[str, Any]
+
+
+class Acts(Protocol):
+    """Whoever answers for the seats: a `Team`."""
+
+    def act(self, observations: Observations) -> Actions:
+        """Gives an action for everybody who is due."""
+
+
+def play(rollout: Rollout, team: Acts) -> Episode:
+    """The library in five lines; the rest says where the two halves live."""
+    obs = rollout.reset()
+    while not rollout.over:
+        obs = rollout.step(team.act(obs))
+    return rollout.episode
+
+
+class Rollout:
+    """One environment in play.
+
+    Args:
+        mission: What to play.
+        index: Which episode of the mission.
+        seed: The environment's seed.
+        device: What seats are told of the device.
+        options: For the mission's recipe, beside its own: a render mode, say.
+    """
+
+    def __init__(
+        self,
+        mission: Mission,
+        index: int,
+        seed: int,
+        *,
+        device: str = "cpu",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._mission = mission
+        self._device = device
+        self.env = as_parallel(mission.build(**(options or {})), mission.name)
+        self._running = RunningDigest()
+        self._infos: dict[Any, Mapping[str, Any]] = {}
+        self.over = False
+        self.episode = Episode(mission.name, index, seed)
+
+    def seats(self) -> list[Seat]:
+        """Who sits where, in the environment's order."""
+        env = self.env
+        return [
+            Seat(
+                str(agent),
+                number,
+                env.observation_space(agent),
+                env.action_space(agent),
+                self._mission.name,
+                self._device,
+            )
+            for number, agent in enumerate(env.possible_agents)
+        ]
+
+    def reset(self) -> Observations:
+        """Begins the episode. Returns what everybody sees."""
+        observations, _ = self.env.reset(seed=self.episode.seed)
+        self.episode.rewards = {str(agent): 0.0 for agent in self.env.possible_agents}
+        self._running.add(observations)
+        if not self.env.agents:
+            self._end(ended=True, truncated=False)
+        return self._seen(observations)
+
+    def step(self, actions: Actions) -> Observations:
+        """Plays one step with the actions of those who are due. Returns what they see next; nobody if it is over."""
+        named = {agent: actions[str(agent)] for agent in self.env.agents}
+        observations, rewards, ended, cut, infos = self.env.step(named)
+        episode = self.episode
+        episode.steps += 1
+        self._running.add(named, observations, rewards, ended, cut)
+        for agent, reward in rewards.items():
+            episode.rewards[str(agent)] += float(reward)
+        self._infos.update(infos)  # the last that each agent was given: environments count in there
+        self._end_if_due(ended, cut)
+        return {} if self.over else self._seen(observations)
+
+    def close(self) -> None:
+        """Ends the environment."""
+        self.env.close()
+
+    def _end_if_due(self, ended: Mapping[Any, Any], cut: Mapping[Any, Any]) -> None:
+        limit = self._mission.steps
+        if not self.env.agents or all(ended[agent] or cut[agent] for agent in ended):
+            self._end(ended=any(ended.values()), truncated=any(cut.values()))
+        elif limit is not None and self.episode.steps >= limit:
+            self._end(ended=False, truncated=True)
+
+    def _end(self, *, ended: bool, truncated: bool) -> None:
+        self.over = True
+        self.episode.ended, self.episode.truncated = bool(ended), bool(truncated)
+        self.episode.stats = {str(agent): numbers for agent, info in self._infos.items() if (numbers := _numbers(info))}
+        self.episode.digest = self._running.hexdigest()
+
+    def _seen(self, observations: Mapping[Any, Any]) -> Observations:
+        return {str(agent): own(observations[agent]) for agent in self.env.agents}
+
+
+def _numbers(info: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        str(name): float(value)
+        for name, value in info.items()
+        if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    }
+
+
+def own(value: Any) -> Any:
+    """A copy: an environment may go on writing into what it has returned."""
+    return value.copy() if type(value) is np.ndarray else copy.deepcopy(value)
+
+
+# -- every kind of environment as one kind -----------------------------------------------------------------
+
+
+def as_parallel(env: Any, name: str) -> Any:
+    """Gives what follows PettingZoo's parallel protocol.
+
+    Raises:
+        BadInput: it is no environment that we know.
+    """
+    if hasattr(env, "possible_agents") and hasattr(env, "agent_iter"):
+        return _converted(env)
+    if hasattr(env, "possible_agents"):
+        return env
+    if hasattr(env, "observation_space") and hasattr(env, "action_space"):
+        return _Single(env)
+    raise BadInput(
+        f"mission {name!r} made a {type(env).__name__}, which is neither a Gymnasium Env nor a PettingZoo env"
+    )
+
+
+def _converted(env: Any) -> Any:
+    """PettingZoo has two conversions: for games in which all move before anything happens, and for turns."""
+    from pettingzoo.utils.conversions import aec_to_parallel, turn_based_aec_to_parallel
+
+    parallelizable = env.unwrapped.metadata.get("is_parallelizable", False)
+    return aec_to_parallel(env) if parallelizable else turn_based_aec_to_parallel(env)
+
+
+class _Single:
+    """A Gymnasium environment as a world with one agent."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self.possible_agents = [ONLY_AGENT]
+        self.agents: list[str] = []
+
+    def observation_space(self, agent: str) -> Any:
+        return self._env.observation_space
+
+    def action_space(self, agent: str) -> Any:
+        return self._env.action_space
+
+    def reset(self, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        self.agents = [ONLY_AGENT]
+        observation, info = self._env.reset(seed=seed)
+        return {ONLY_AGENT: observation}, {ONLY_AGENT: info}
+
+    def step(self, actions: Actions) -> tuple[dict[str, Any], ...]:
+        answer = self._env.step(actions[ONLY_AGENT])
+        if answer[2] or answer[3]:
+            self.agents = []
+        return tuple({ONLY_AGENT: part} for part in answer)
+
+    def render(self) -> Any:
+        return self._env.render()
+
+    def close(self) -> None:
+        self._env.close()

@@ -1,0 +1,225 @@
+"""Minds: a policy at its seat, or at all the seats that it plays together. They live in the team's pools.
+
+    one policy per seat          the rule
+    several seats, one mind      policies that share state (`together`), and those that answer in batches
+
+A batch has `lanes` rows, always, and a seat of an episode has the same row wherever it is played: the bits of a forward
+pass depend on both (law 7). Rows that nobody is due in are padding.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from paceline.seeds import Key, seed_of, sequence
+from paceline.team.players import Player
+from paceline.team.spaces import Array, get_observation, put_action, shape_of
+from paceline.types import Seat
+
+
+@dataclass(frozen=True)
+class Chair:
+    """A seat of an episode, and who plays it.
+
+    Attributes:
+        name: What the team calls it.
+        episode: Mission and index: what its random streams follow, with the agent.
+        seat: The agent's place.
+        player: Who plays it.
+    """
+
+    name: Hashable
+    episode: tuple[str, int]
+    seat: Seat
+    player: Player
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Builds a mind where it will live.
+
+    Attributes:
+        chairs: What it plays.
+        rows: The row of each chair, for a policy that answers in batches; otherwise empty.
+        seed: The run's seed.
+        lanes: Rows of a batch.
+        limit: Seconds after which an action counts as late; None: never.
+    """
+
+    chairs: tuple[Chair, ...]
+    rows: tuple[int, ...]
+    seed: int
+    lanes: int
+    limit: float | None
+
+    def __call__(self) -> Mind:
+        return Mind(self)
+
+    @property
+    def key(self) -> Key:
+        """Who it is: its random streams follow from this, never from where it lives."""
+        first = self.chairs[0]
+        if len(self.chairs) == 1 and not self.rows:
+            return (*first.episode, first.seat.agent)
+        return (*first.episode, "policy", first.player.name, first.seat.agent)
+
+
+class Mind:
+    """A policy, or several that stay together, at one or more chairs."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._chairs, self._limit = recipe.chairs, recipe.limit
+        self._places = {chair.name: number for number, chair in enumerate(recipe.chairs)}
+        self._shapes = [shape_of(chair.seat.observation_space) for chair in recipe.chairs]
+        self._inhand = recipe.chairs[0].name
+        self._late: list[Hashable] = []
+        self._batch = _Batch(recipe) if recipe.rows else None
+        self._policies = [] if self._batch else [self._seated(chair, recipe.seed) for chair in recipe.chairs]
+        if all(hasattr(policy, "snapshot") and hasattr(policy, "restore") for policy in self._minded):
+            # Only then, because the engine takes whoever has these two for one that can be saved.
+            self.snapshot, self.restore = self._save, self._go_on_from
+
+    def act(self, observations: dict[Hashable, Any]) -> tuple[dict[Hashable, Any], list[Hashable]]:
+        """Answers for those of its chairs that are due. Returns the actions, and who was late."""
+        if self._batch is not None:
+            due = {self._places[name]: obs for name, obs in observations.items()}
+            answers = self._timed(self._batch.act, due)
+            return {self._chairs[place].name: action for place, action in answers.items()}, self._lateness()
+        actions = {name: self._timed(self._ask(name), obs) for name, obs in observations.items()}
+        return actions, self._lateness()
+
+    def act_rows(self, observations: Array, due: Array, actions: Array) -> list[Hashable] | None:
+        """The same on rows, one per chair; what is not due is left as it is. Returns who was late, if anybody was."""
+        if self._batch is not None:
+            self._act_in_one(observations, due, actions)
+        else:
+            for place, chair in enumerate(self._chairs):
+                if due[place]:
+                    shape = self._shapes[place]
+                    assert shape is not None
+                    action = self._timed(self._ask(chair.name), get_observation(observations[place, ...], shape))
+                    self._put(actions, place, action)
+        return self._lateness() or None
+
+    def in_hand(self) -> Hashable:
+        """Which chair it was answering for: asked after a failure."""
+        return self._inhand
+
+    def close(self) -> None:
+        """Lets the policies close."""
+        for policy in self._minded:
+            if hasattr(policy, "close"):
+                policy.close()
+
+    @property
+    def _minded(self) -> list[Any]:
+        return [self._batch.policy] if self._batch else self._policies
+
+    def _save(self) -> Any:
+        return [policy.snapshot() for policy in self._minded], self._batch and self._batch.generators()
+
+    def _go_on_from(self, state: Any) -> None:
+        policies, generators = state
+        for policy, saved in zip(self._minded, policies, strict=True):
+            policy.restore(saved)
+        if self._batch:
+            self._batch.set_generators(generators)
+
+    def _seated(self, chair: Chair, seed: int) -> Any:
+        self._inhand = chair.name
+        policy = built(chair.player.factory, chair.seat)
+        if hasattr(policy, "reset"):
+            policy.reset(seed_of(seed, "policy", *chair.episode, chair.seat.agent))
+        return policy
+
+    def _ask(self, name: Hashable) -> Callable[[Any], Any]:
+        self._inhand = name
+        policy = self._policies[self._places[name]]
+        act = getattr(policy, "act", None)
+        return policy if act is None else act  # type: ignore[no-any-return]
+
+    def _act_in_one(self, observations: Array, due: Array, actions: Array) -> None:
+        assert self._batch is not None
+        seen = {}
+        for place in np.flatnonzero(due):
+            shape = self._shapes[place]
+            assert shape is not None
+            seen[int(place)] = get_observation(observations[place, ...], shape)
+        for place, action in self._timed(self._batch.act, seen).items():
+            self._put(actions, place, action)
+
+    def _put(self, actions: Array, place: int, action: Any) -> None:
+        chair = self._chairs[place]
+        self._inhand = chair.name
+        who = f"policy {chair.player.name!r} of agent {chair.seat.agent!r}"
+        put_action(actions[place, ...], action, chair.seat.action_space, who)
+
+    def _timed(self, act: Callable[[Any], Any], what: Any) -> Any:
+        if self._limit is None:
+            return act(what)
+        begin = perf_counter()
+        answer = act(what)
+        if perf_counter() - begin > self._limit:
+            self._late += [self._chairs[place].name for place in what] if self._batch else [self._inhand]
+        return answer
+
+    def _lateness(self) -> list[Hashable]:
+        late, self._late = self._late, []
+        return late
+
+
+class _Batch:
+    """The rows of a policy that answers many seats at once."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        first = recipe.chairs[0]
+        self.policy = built(first.player.factory, first.seat)
+        if hasattr(self.policy, "reset"):
+            # By player, not by episode: episodes that share a forward pass share the policy. Rows have generators.
+            self.policy.reset(seed_of(recipe.seed, "policy", first.episode[0], first.player.name))
+        self._rows = recipe.rows
+        self._seats: list[Seat | None] = [None] * recipe.lanes
+        padding = np.random.default_rng(0)  # padding must draw from nobody's stream
+        self._rngs: list[np.random.Generator] = [padding] * recipe.lanes
+        for row, chair in zip(recipe.rows, recipe.chairs, strict=True):
+            self._seats[row] = chair.seat
+            self._rngs[row] = np.random.default_rng(sequence(recipe.seed, "row", *chair.episode, chair.seat.agent))
+
+    def act(self, observations: dict[int, Any]) -> dict[int, Any]:
+        """Answers by place, in one call."""
+        rows: list[Any] = [next(iter(observations.values()))] * len(self._seats)
+        mask = np.zeros(len(rows), bool)
+        for place, obs in observations.items():
+            rows[self._rows[place]] = obs
+            mask[self._rows[place]] = True
+        answers = self.policy.act_batch(rows, self._seats, mask, self._rngs)
+        return {place: answers[self._rows[place]] for place in observations}
+
+    def generators(self) -> list[Any]:
+        return [self._rngs[row].bit_generator.state for row in self._rows]
+
+    def set_generators(self, states: Sequence[Any]) -> None:
+        for row, state in zip(self._rows, states, strict=True):
+            self._rngs[row].bit_generator.state = state
+
+
+def built(factory: Callable[..., Any], seat: Seat) -> Any:
+    """Builds a policy: the factory is given the seat if it takes one. A function of `obs` is a policy already."""
+    try:
+        parameters = inspect.signature(factory)
+        first = next(iter(parameters.parameters), "")
+        if inspect.isfunction(factory) and first in _OBSERVATION:
+            return factory
+        parameters.bind(seat)
+    except (TypeError, ValueError):
+        return factory()
+    return factory(seat)
+
+
+_OBSERVATION = ("obs", "observation")

@@ -1,0 +1,328 @@
+"""The team itself: puts minds into pools, asks whoever is due, and says who failed.
+
+chairs ── recipes ──► one Pool per mode ──► a port per kind of rows, and messages for what fits into no row
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.engine import Pool, Port, Trace
+from paceline.errors import BadInput, NotSendable
+from paceline.team import modes
+from paceline.team.minds import Chair, Recipe
+from paceline.team.players import Player
+from paceline.team.spaces import Shape, get_action, put_observation, shape_of
+from paceline.types import Seat
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all teams of a run have in common.
+
+    Attributes:
+        seed: The run's seed.
+        lanes: Rows of a batch. Part of the run: another number gives other bits.
+        agents: Where minds live, unless a player says otherwise.
+        workers: How many workers a team may have; None: as many as the budget has room for.
+        call_deadline: Seconds after which a policy that does not answer is killed; None: never.
+        action_limit: Seconds after which an action is recorded as late; None: never.
+    """
+
+    seed: int = 0
+    lanes: int = 8
+    agents: str = "off"
+    workers: int | None = None
+    call_deadline: float | None = None
+    action_limit: float | None = None
+
+
+class Mishap(Exception):  # noqa: N818 - it happened; it carries the error
+    """A policy raised: who it was. The cause is the policy's own exception."""
+
+    def __init__(self, chair: Chair, error: BaseException) -> None:
+        self.chair, self.error = chair, error
+        self.agent, self.policy = chair.seat.agent, chair.player.name
+        super().__init__(f"policy {self.policy!r} of agent {self.agent!r}: {type(error).__name__}: {error}")
+
+
+class Team:
+    """The minds of one episode, or of several that are stepped together.
+
+    Args:
+        chairs: Every seat, and who plays it.
+        setting: What the run says.
+        trace: Records where the time goes.
+    """
+
+    def __init__(self, chairs: Sequence[Chair], setting: Setting, trace: Trace | None = None) -> None:
+        self._stack = ExitStack()
+        self._trace = trace
+        self._notes: list[tuple[str, str]] = []
+        self.late: dict[Hashable, int] = {}
+        """Chair → how many of its actions came late."""
+        self._order = {chair.name: place for place, chair in enumerate(chairs)}
+        by_mode: dict[str, list[Recipe]] = {}
+        for recipe in recipes(chairs, setting):
+            by_mode.setdefault(recipe.chairs[0].player.agents or setting.agents, []).append(recipe)
+        try:
+            self._homes = [self._open(mode, mine, setting) for mode, mine in by_mode.items()]
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def seated(
+        cls,
+        seats: Sequence[Seat],
+        players: Sequence[Player],
+        seating: Sequence[int],
+        setting: Setting,
+        episode: tuple[str, int],
+        trace: Trace | None = None,
+    ) -> Team:
+        """The team of one episode: `seating` says which player has which seat."""
+        chairs = [
+            Chair(seat.agent, episode, seat, players[number]) for seat, number in zip(seats, seating, strict=True)
+        ]
+        return cls(chairs, setting, trace)
+
+    def act(self, observations: Mapping[Any, Any]) -> dict[Any, Any]:
+        """Asks everybody who is due, all at once where they live apart. Returns the actions by chair.
+
+        Raises:
+            Mishap: a policy raised; the first in the order of the chairs.
+        """
+        answers, mishaps = self.ask(observations)
+        if mishaps:
+            raise mishaps[0] from mishaps[0].error
+        return {name: answers[name] for name in observations}
+
+    def ask(self, observations: Mapping[Any, Any]) -> tuple[dict[Any, Any], list[Mishap]]:
+        """The same, but failures are given, not raised: those who have answered have answered."""
+        for home in self._homes:
+            home.post(observations)
+        answers: dict[Hashable, Any] = {}
+        mishaps: list[Mishap] = []
+        for home in self._homes:
+            mishaps += home.collect(answers, self.late)
+        return answers, sorted(mishaps, key=lambda mishap: self._order[mishap.chair.name])
+
+    @property
+    def notes(self) -> list[tuple[str, str]]:
+        """What did not go as asked, and what auto has chosen and why: a topic and a text each, for the report."""
+        chosen = [
+            (f"auto {home.pool.plan.backend}", f"agents='auto': {home.pool.plan.backend}: {home.pool.plan.why}")
+            for home in self._homes
+            if home.mode == "auto"
+        ]
+        return [*self._notes, *chosen]
+
+    def close(self) -> None:
+        """Ends every pool."""
+        self._stack.close()
+
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self, name: str, mine: list[Recipe], setting: Setting) -> _Home:
+        mode = modes.find(name)
+        if setting.call_deadline is not None and mode.backend in ("inline", "thread"):
+            raise BadInput(
+                f"a call deadline cannot be kept where agents={name!r}: only a policy in a process of its own can be "
+                "ended; use agents='process', or a deadline for the whole episode"
+            )
+        if mode.batches:
+            self._mention_the_batchless(name, mine)
+        try:
+            pool = self._pool(mode, mine, setting)
+        except NotSendable as error:
+            self._notes.append((f"unsendable {name}", f"{error}: agents={name!r} is not possible, played here instead"))
+            pool = self._pool(modes.MODES["off"], mine, setting)
+        return _Home(name, self._stack.enter_context(pool), mine)
+
+    def _pool(self, mode: modes.Mode, mine: list[Recipe], setting: Setting) -> Pool:
+        backend, workers = mode.backend, setting.workers
+        if backend == "auto" and setting.call_deadline is not None:
+            backend = "process"  # there, and only there, a policy can be ended
+        if mode.workers:
+            workers = len(mine) if mode.workers < 0 else mode.workers
+        return Pool(
+            mine,
+            backend=backend,
+            workers=1 if backend == "inline" else workers,
+            seed=setting.seed,
+            keys=[recipe.key for recipe in mine],
+            deterministic=[bool(recipe.chairs[0].player.declares("deterministic", True)) for recipe in mine],
+            deadline=setting.call_deadline or math.inf,
+            failed_builds="keep",
+            trace=self._trace,
+        )
+
+    def _mention_the_batchless(self, name: str, mine: list[Recipe]) -> None:
+        for policy in dict.fromkeys(recipe.chairs[0].player.name for recipe in mine if not recipe.rows):
+            text = f"policy {policy!r} has no act_batch: under agents={name!r} it is asked seat by seat"
+            self._notes.append((f"batchless {policy}", text))
+
+
+class _Home:
+    """The minds that live in one pool, and the ways to them."""
+
+    def __init__(self, mode: str, pool: Pool, mine: list[Recipe]) -> None:
+        self.mode, self.pool, self.recipes = mode, pool, mine
+        self._member = {chair.name: number for number, recipe in enumerate(mine) for chair in recipe.chairs}
+        by_rows: dict[tuple[Shape, Shape] | None, list[int]] = {}
+        for number, recipe in enumerate(mine):
+            by_rows.setdefault(_rows(recipe), []).append(number)
+        self._talkers = by_rows.pop(None, [])
+        self._tables = [_Table(pool, mine, members, *shapes) for shapes, members in by_rows.items() if shapes]
+        self._handle: Any = None
+
+    def post(self, observations: Mapping[Any, Any]) -> None:
+        for table in self._tables:
+            table.post(observations)
+        if self._talkers:
+            calls: dict[int, tuple[dict[Hashable, Any]]] = {}
+            for name, obs in observations.items():
+                number = self._member.get(name)
+                if number in self._talkers:
+                    calls.setdefault(number, ({},))[0][name] = obs
+            self._handle = self.pool.post("act", calls) if calls else None
+
+    def collect(self, answers: dict[Hashable, Any], late: dict[Hashable, int]) -> list[Mishap]:
+        failed: dict[int, BaseException] = {}
+        for table in self._tables:
+            failed.update(table.collect(answers, late))
+        if self._handle is not None:
+            self._handle.finish()
+            for number, outcome in self._handle.outcomes().items():
+                if outcome.error is not None:
+                    failed[number] = outcome.error
+                    continue
+                actions, slow = outcome.answer
+                answers.update(actions)
+                _add(late, slow)
+            self._handle = None
+        return [self._mishap(number, error) for number, error in failed.items()]
+
+    def _mishap(self, number: int, error: BaseException) -> Mishap:
+        """Says whose policy it was: a mind with several seats is asked which it had in hand."""
+        chairs = {chair.name: chair for chair in self.recipes[number].chairs}
+        name = next(iter(chairs))
+        if len(chairs) > 1:
+            outcome = self.pool.call("in_hand", {number: ()}, outcomes=True, record=False)[number]
+            name = outcome.answer if outcome.ok else name
+        return Mishap(chairs[name], error)
+
+
+class _Table:
+    """A port: minds whose observations and actions lie in rows of one kind."""
+
+    def __init__(self, pool: Pool, mine: list[Recipe], members: list[int], seen: Shape, done: Shape) -> None:
+        self._seen, self._done = seen, done
+        rows = {number: len(mine[number].chairs) for number in members}
+        self._port: Port = pool.port(
+            "act_rows",
+            {"observations": (seen.shape, seen.dtype), "due": ((), "u1")},
+            {"actions": (done.shape, done.dtype)},
+            members=members,
+            rows=rows,
+        )
+        names = [(number, chair.name) for number in members for chair in mine[number].chairs]
+        self._row = {name: (row, number) for row, (number, name) in enumerate(names)}
+        self._everyone = len(members)
+        self._asked: list[tuple[Hashable, int, int]] = []
+
+    def post(self, observations: Mapping[Any, Any]) -> None:
+        port, rows = self._port, self._port.inputs["observations"]
+        due = port.inputs["due"]
+        due[...] = 0
+        self._asked = []
+        members = set()
+        for name, obs in observations.items():
+            found = self._row.get(name)
+            if found is not None:
+                row, number = found
+                put_observation(rows[row, ...], obs, self._seen, str(name))
+                due[row] = 1
+                members.add(number)
+                self._asked.append((name, row, number))
+        if members:
+            port.post(None if len(members) == self._everyone else sorted(members))
+
+    def collect(self, answers: dict[Hashable, Any], late: dict[Hashable, int]) -> dict[int, BaseException]:
+        if not self._asked:
+            return {}
+        self._port.wait(outcomes=True)
+        for slow in self._port.extras.values():
+            _add(late, slow)
+        actions, errors = self._port.outputs["actions"], self._port.errors
+        for name, row, number in self._asked:
+            if number not in errors:
+                answers[name] = get_action(actions[row, ...], self._done)
+        return dict(errors)
+
+
+def _add(late: dict[Hashable, int], slow: Sequence[Hashable]) -> None:
+    for name in slow:
+        late[name] = late.get(name, 0) + 1
+
+
+def _rows(recipe: Recipe) -> tuple[Shape, Shape] | None:
+    """The kind of rows that all chairs of a mind have in common; None: it must be talked to."""
+    if not recipe.chairs[0].player.declares("deterministic", True):
+        return None  # the engine keeps the answers of calls for those who must not be asked again
+    kinds = {(shape_of(c.seat.observation_space), shape_of(c.seat.action_space)) for c in recipe.chairs}
+    seen, done = kinds.pop()
+    return None if kinds or seen is None or done is None else (seen, done)
+
+
+def recipes(chairs: Sequence[Chair], setting: Setting) -> list[Recipe]:
+    """Who plays together: the chairs of a batch in their rows, those who share state, everybody else alone."""
+    by_player: dict[str, list[Chair]] = {}
+    for chair in chairs:
+        by_player.setdefault(chair.player.name, []).append(chair)
+    found = [recipe for mine in by_player.values() for recipe in _recipes_of(mine, setting)]
+    order = {chair.name: place for place, chair in enumerate(chairs)}
+    return sorted(found, key=lambda recipe: order[recipe.chairs[0].name])
+
+
+def _recipes_of(mine: list[Chair], setting: Setting) -> list[Recipe]:
+    def recipe(chairs: Sequence[Chair], rows: Sequence[int] = ()) -> Recipe:
+        return Recipe(tuple(chairs), tuple(rows), setting.seed, setting.lanes, setting.action_limit)
+
+    player = mine[0].player
+    if player.declares("act_batch") is not None:
+        return [recipe(chairs, rows) for chairs, rows in _batches(mine, setting.lanes)]
+    if player.declares("together", False):
+        by_episode: dict[tuple[str, int], list[Chair]] = {}
+        for chair in mine:
+            by_episode.setdefault(chair.episode, []).append(chair)
+        return [recipe(chairs) for chairs in by_episode.values()]
+    return [recipe([chair]) for chair in mine]
+
+
+def _batches(mine: list[Chair], lanes: int) -> list[tuple[list[Chair], list[int]]]:
+    """Chairs and rows of each batch. Where an episode fills only a part of the lanes, the next ones have the rows
+    after it, and begin again where they would not fit: by their numbers, so that a row does not depend on who else is
+    there."""
+    blocks: dict[tuple[str, int, int], tuple[list[Chair], list[int]]] = {}
+    by_episode: dict[tuple[str, int], list[Chair]] = {}
+    for chair in mine:
+        by_episode.setdefault(chair.episode, []).append(chair)
+    for (mission, index), chairs in by_episode.items():
+        together = max(1, lanes // len(chairs))
+        start = index % together * len(chairs)
+        for place, chair in enumerate(chairs):
+            block = (mission, index // together, place // lanes if together == 1 else 0)
+            seats, rows = blocks.setdefault(block, ([], []))
+            seats.append(chair)
+            rows.append((start + place) % lanes)
+    return list(blocks.values())
