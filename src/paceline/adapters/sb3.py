@@ -31,7 +31,7 @@ class Model:
             raise BadInput(f"sb3:{algorithm} needs the model's file: write sb3:{algorithm},weights=FILE.zip,trust=true")
         if trust is not True:
             raise BadInput(
-                f"{weights} is loaded by pickle, which can run anything: if you trust where it comes from, add trust=true"
+                f"{weights} is loaded by pickle, which can run anything: add trust=true if you trust its origin"
             )
         self._sampled = sampled
         self._model = _algorithm(algorithm).load(weights, device=seat.device)

@@ -130,8 +130,8 @@ def _pettingzoo(name: str) -> str:
         if hasattr(found, "parallel_env") or hasattr(found, "env"):
             return module
     raise BadInput(
-        f"there is no PettingZoo env {name!r} (tried {', '.join(dict.fromkeys(tried))}): install its package, and write "
-        "pz:family.name_vN"
+        f"there is no PettingZoo env {name!r} (tried {', '.join(dict.fromkeys(tried))}): install its package, "
+        "and write pz:family.name_vN"
     )
 
 

@@ -159,6 +159,8 @@ class Crew:
 
     def _message(self, slot: Slot, request: Request) -> tuple[tuple[Any, ...] | None, int | None]:
         op, items = request.op, request.items
+        if op == "define" and request.method not in self.functions:
+            return None, None  # the map has ended before anybody needed its function here
         if op in ("build", "call", "snapshot"):
             self._answer_for_the_lost(request)
             if not items:

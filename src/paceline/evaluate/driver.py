@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -113,7 +114,7 @@ def evaluate(
     where = Plan.parse(plan)
     mode = agents or where.agents or "auto"
     setting = Setting(seed, lanes, mode, None, call_deadline, action_limit)
-    run = Run(tuple(_missions(missions)), tuple(_players(policies)), episodes, seed, _device(device), setting)
+    run = Run(tuple(_missions(missions)), tuple(_players(policies)), episodes, seed, chosen_device(device), setting)
     care = Care(on_error, max_failures, episode_deadline)
     return Evaluation(run, where, care, trace, watcher).go(None if out is None else Path(out), resume, verify, about)
 
@@ -214,21 +215,18 @@ class Evaluation:
         rng = np.random.default_rng(sequence(self.run.seed, "verify"))
         chosen = sorted(rng.permutation(len(episodes))[:wanted].tolist())
         jobs = {self.run.key(job): job for job in self.run.jobs()}
-        plain = replace(self.run, setting=replace(self.run.setting, agents="off", call_deadline=None))
         found = {}
         for number in chosen:
             episode = episodes[number]
-            again = play_here(plain, jobs[episode.mission, episode.index])
+            again = play_here(self.run, jobs[episode.mission, episode.index])
             found[episode.name] = again.digest == episode.digest
         return found
 
 
 def play_here(run: Run, job: Job) -> Episode:
     """Plays one episode in this process."""
-    players = tuple(replace(player, agents=None) for player in run.players)
     with Pool([], seed=run.seed) as pool:
-        play = lambda job: play_episode(replace(run, players=players), job)  # noqa: E731
-        ((_, outcome),) = pool.stream(play, [job], keys=[run.key(job)])
+        ((_, outcome),) = pool.stream(partial(play_episode, run.here()), [job], keys=[run.key(job)])
     if outcome.error is not None:
         raise outcome.error
     episode: Episode = outcome.answer[0]
@@ -252,8 +250,7 @@ def rerun(run: Run, out: Path, name: str) -> tuple[Episode, Episode]:
         some = ", ".join(f"{m}/{i}" for m, i in list(known)[:5])
         raise BadInput(f"{out} has no episode {name!r}; write MISSION/EPISODE, one of {some} …")
     jobs = {run.key(job): job for job in run.jobs()}
-    plain = replace(run, setting=replace(run.setting, agents="off", call_deadline=None))
-    return known[mission, int(number)], play_here(plain, jobs[mission, int(number)])
+    return known[mission, int(number)], play_here(run, jobs[mission, int(number)])
 
 
 def _missions(given: Missions) -> list[Mission]:
@@ -281,5 +278,6 @@ def _player(item: Any) -> Player:
     raise BadInput(f"{item!r} is no policy: give a name, a factory, or a Player")
 
 
-def _device(name: str) -> str:
+def chosen_device(name: str) -> str:
+    """The device that a name means here; torch is not asked where there is no need."""
     return name if name == "cpu" else find_device(name)

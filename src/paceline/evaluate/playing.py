@@ -23,7 +23,7 @@ from paceline.types import Episode, Failure, Seat
 _TRACEBACK_LIMIT = 8000
 
 
-class TooLong(Exception):  # noqa: N818
+class TooLong(Exception):
     """An episode was given up because it takes longer than somebody wanted to wait here."""
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from paceline.errors import BadInput
 from paceline.seeds import Key, digest
@@ -71,6 +72,17 @@ class Run:
         """Which player has which seat."""
         key: tuple[Key, ...] = self.key(job)
         return assign(self.players, seats, self.seed, *key)
+
+    def with_agents(self, instead: Mapping[str, str]) -> Run:
+        """The same run, with other modes for its agents: the result is the same."""
+        players = tuple(replace(p, agents=p.agents and instead.get(p.agents, p.agents)) for p in self.players)
+        mode = self.setting.agents
+        return replace(self, players=players, setting=replace(self.setting, agents=instead.get(mode, mode)))
+
+    def here(self) -> Run:
+        """The same run, everything in one process and nothing that could be killed."""
+        players = tuple(replace(player, agents=None) for player in self.players)
+        return replace(self, players=players, setting=replace(self.setting, agents="off", call_deadline=None))
 
     def identity(self) -> dict[str, object]:
         """What a result of this run must have in common with another one, to be continued or compared."""

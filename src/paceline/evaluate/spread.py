@@ -80,9 +80,10 @@ class Spread:
 
     def _here_until(self, left: list[Job], limit: float) -> Iterator[Played]:
         """Plays here until it gets late; an episode that is not done by then is left to the others."""
-        with Pool([], seed=self.run.seed) as pool:
+        run = self.run.with_agents({"auto": "off"})  # what an episode takes must not be lost in moving its agents
+        with Pool([], seed=run.seed) as pool:
             while left and monotonic() < limit:
-                play = partial(play_episode, self.run, give_up_at=limit)
+                play = partial(play_episode, run, give_up_at=limit)
                 ((_, outcome),) = pool.stream(play, [left[0]], keys=[self.run.key(left[0])])
                 if isinstance(outcome.error, TooLong):
                     return

@@ -3,7 +3,7 @@
     seats ── assign ──► Players ── minds ──► Pools, one per mode: here, threads, processes …
     observations ──► rows in shared memory, or messages ──► Mind.act ──► actions, in seat order
 
-A `Player` is a policy as a job knows it, a `Mind` is that policy at its seat or seats. `modes` says where minds can live.
+A `Player` is a policy as a job knows it, a `Mind` that policy at its seat or seats; `modes` says where minds can live.
 """
 
 from paceline.team.modes import MODES, Mode

@@ -41,7 +41,7 @@ class Setting:
     action_limit: float | None = None
 
 
-class Mishap(Exception):  # noqa: N818 - it happened; it carries the error
+class Mishap(Exception):
     """A policy raised: who it was. The cause is the policy's own exception."""
 
     def __init__(self, chair: Chair, error: BaseException) -> None:

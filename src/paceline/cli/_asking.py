@@ -1,0 +1,71 @@
+"""What `eval` is asked, kept with the results, so that `--resume` and `rerun` can ask the same again."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from paceline.catalog.missions import DEFAULT, find_missions
+from paceline.catalog.policies import find_policies
+from paceline.errors import BadInput
+from paceline.evaluate.driver import chosen_device
+from paceline.evaluate.run import Run
+from paceline.evaluate.store import read_plan
+from paceline.team import Setting
+
+
+@dataclass
+class Asked:
+    """What a run follows from, as it was written on the command line."""
+
+    missions: list[str] = field(default_factory=list)
+    policies: list[str] = field(default_factory=list)
+    seats: int | None = None
+    steps: int | None = None
+    episodes: int = 10
+    seed: int = 0
+    lanes: int = 8
+    device: str = "cpu"
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Asked:
+        """From what was given; what was not is as by default."""
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+    def run(self, setting: Setting) -> Run:
+        """The run; what is wrong with it is told."""
+        return Run(
+            tuple(find_missions(self.missions or DEFAULT, agents=self.seats, steps=self.steps)),
+            tuple(find_policies(self.policies)),
+            self.episodes,
+            self.seed,
+            self.device,
+            setting,
+        )
+
+    def about(self) -> dict[str, Any]:
+        """For plan.json."""
+        return {"asked": asdict(self), "directory": os.getcwd()}
+
+    def settled(self) -> Asked:
+        """With the device that "auto" means here: it is part of the result."""
+        return Asked(**{**asdict(self), "device": chosen_device(self.device)})
+
+
+def asked_before(out: Path, given: dict[str, Any]) -> Asked:
+    """What a run on disk was asked; what is given now must not be something else.
+
+    Files are found from the directory in which the run was begun.
+    """
+    plan = read_plan(out)
+    if "asked" not in plan:
+        raise BadInput(f"{out} was not begun by `paceline eval`, so it cannot be continued or played again here")
+    known = {name.name: plan["asked"][name.name] for name in fields(Asked)}
+    for name, value in given.items():
+        if value not in (None, [], known[name]):
+            raise BadInput(f"{out} was asked {name}={known[name]!r}, and now {value!r}: leave it away, or begin anew")
+    if Path(plan["directory"]).is_dir():
+        os.chdir(plan["directory"])
+    return Asked(**known)

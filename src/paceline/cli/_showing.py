@@ -1,0 +1,53 @@
+"""One episode for the eyes: in the terminal, or as a moving picture."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from paceline.errors import BadInput
+from paceline.evaluate.run import Job, Run
+from paceline.evaluate.watching import frames
+
+_PAUSE = 0.08
+_HOME, _CLEAR_BELOW, _CLEAR = "\x1b[H", "\x1b[J", "\x1b[2J"
+_MILLISECONDS = 80
+
+
+def show(run: Run) -> int:
+    """Shows the first episode in the terminal; where there is none, one frame after another."""
+    terminal = sys.stdout.isatty()
+    job = run.jobs()[0]
+    try:
+        for number, frame in enumerate(frames(run, job, "ansi")):
+            title = f"{run.missions[job.mission].name}/{job.index}, step {number}"
+            if terminal:
+                print(f"{_CLEAR if number == 0 else ''}{_HOME}{title}\n{_text(frame)}{_CLEAR_BELOW}", flush=True)
+                time.sleep(_PAUSE)
+            else:
+                print(f"{title}\n{_text(frame)}\n")
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def draw(run: Run, path: Path) -> int:
+    """Writes the first episode as a GIF."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise BadInput("--gif needs Pillow: pip install 'paceline[report]'") from error
+    job: Job = run.jobs()[0]
+    pictures = [Image.fromarray(frame) for frame in frames(run, job, "rgb_array")]
+    try:
+        pictures[0].save(path, format="GIF", save_all=True, append_images=pictures[1:], duration=_MILLISECONDS, loop=0)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror}") from error
+    print(f"{path}: {len(pictures)} frames of {run.missions[job.mission].name}/{job.index}", file=sys.stderr)
+    return 0
+
+
+def _text(frame: Any) -> str:
+    return str(frame.getvalue() if hasattr(frame, "getvalue") else frame).rstrip("\n") + "\n"

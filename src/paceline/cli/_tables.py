@@ -1,0 +1,144 @@
+"""Tables for people."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from paceline.evaluate import Comparison, Report, Score, Summary
+from paceline.types import Episode
+
+_SHOWN = 5
+_PIPED = 200
+
+
+def console() -> Console:
+    """Standard output; what is piped is as wide as it needs to be."""
+    made = Console(soft_wrap=True)
+    return made if made.is_terminal else Console(soft_wrap=True, width=_PIPED)
+
+
+def table(*columns: str, words: int = 1) -> Table:
+    """A plain table: the first columns are words, the others numbers."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):
+        made.add_column(column, justify="left" if number < words else "right", no_wrap=True)
+    return made
+
+
+def show_report(report: Report) -> None:
+    """Prints scores, failures, and how to look further."""
+    page = console()
+    page.print(_scores(report.scores()))
+    page.print()
+    for note in report.notes[:_SHOWN]:
+        page.print(Text(f"note: {note}", style="dim"))
+    _show_failures(page, report)
+    _show_verified(page, report)
+    page.print(Text(_how(report), style="dim"))
+    if not report.complete:
+        page.print(Text(f"stopped after {len(report.episodes)} of {report.planned} episodes", style="red"))
+    if report.out is not None:
+        page.print(Text(f"results: {report.out}", style="dim"))
+    page.print(Text.assemble("digest:  ", (report.digest, "bold")))
+
+
+def _scores(scores: Sequence[Score]) -> Table:
+    mishaps = [name for name in ("failed", "late") if any(getattr(score, name) for score in scores)]
+    columns = ("mission", "policy", "seats", "episodes", "reward", "± 95 %", "std", "min", "max", "steps")
+    made = table(*columns, *mishaps, words=2)
+    for score in scores:
+        made.add_row(
+            "all" if score.mission == "*" else score.mission,
+            score.policy,
+            str(score.seats),
+            str(score.reward.count),
+            *_numbers(score.reward),
+            _number(score.steps, 0),
+            *(str(getattr(score, name)) for name in mishaps),
+        )
+    return made
+
+
+def _numbers(summary: Summary) -> list[str]:
+    return [_number(value) for value in (summary.mean, summary.ci, summary.std, summary.least, summary.most)]
+
+
+def _number(value: float | None, places: int = 2) -> str:
+    return "–" if value is None else f"{value:.{places}f}"
+
+
+def _show_failures(page: Console, report: Report) -> None:
+    failures = report.failures
+    if not failures:
+        return
+    page.print(Text(f"{len(failures)} of {len(report.episodes)} episodes failed:", style="red"))
+    for episode in failures[:_SHOWN]:
+        page.print(Text(f"  {told(episode)}"))
+    if len(failures) > _SHOWN:
+        page.print(Text(f"  … and {len(failures) - _SHOWN} more"))
+    first = failures[0]
+    if first.failure is not None and first.failure.traceback:
+        page.print(Text(first.failure.traceback.rstrip(), style="dim"))
+    if report.out is not None:
+        page.print(f"play it again: paceline rerun {shlex.quote(report.out)} {shlex.quote(first.name)}")
+
+
+def told(episode: Episode) -> str:
+    """A failure in a line."""
+    failure = episode.failure
+    assert failure is not None
+    who = f", agent {failure.agent}, policy {failure.policy}" if failure.agent else ""
+    return f"{episode.name} (seed {episode.seed}{who}, step {failure.step}): {failure.kind}: {failure.message}"
+
+
+def _show_verified(page: Console, report: Report) -> None:
+    if not report.verified:
+        return
+    wrong = [name for name, same in report.verified.items() if not same]
+    if wrong:
+        page.print(Text(f"played again here, these came out differently: {', '.join(wrong)}", style="red"))
+    else:
+        page.print(f"verified: {len(report.verified)} episodes played again here came out the same")
+
+
+def _how(report: Report) -> str:
+    plan: dict[str, Any] = report.plan
+    workers = f" on {plan['workers']} workers" if plan.get("workers") and plan["backend"] != "inline" else ""
+    return f"{len(report.episodes)} episodes in {report.seconds:.1f} s, {plan['backend']}{workers}: {plan['why']}"
+
+
+def show_comparison(found: Sequence[Comparison], a: str, b: str) -> None:
+    """Prints how B did against A."""
+    page = console()
+    made = table("mission", "episodes", "A", "B", "B − A", "± 95 %", "B wins", "ties", "win rate")
+    for each in found:
+        made.add_row(
+            "all" if each.mission == "*" else each.mission,
+            str(each.difference.count),
+            _number(each.a.mean),
+            _number(each.b.mean),
+            _number(each.difference.mean, 3),
+            _number(each.difference.ci, 3),
+            str(each.wins),
+            str(each.ties),
+            f"{each.win_rate:.0%}",
+        )
+    page.print(f"A: {a}\nB: {b}\n")
+    page.print(made)
+    page.print()
+    page.print(_verdict(found[-1]))
+
+
+def _verdict(each: Comparison) -> str:
+    if each.difference.ci is None:
+        return "One episode says nothing about a difference."
+    if not each.clear:
+        return "No clear difference: the 95 % interval of B − A holds 0."
+    assert each.difference.mean is not None
+    return f"{'B' if each.difference.mean > 0 else 'A'} is better: the 95 % interval of B − A leaves out 0."

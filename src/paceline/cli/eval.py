@@ -1,0 +1,227 @@
+"""`paceline eval`: scores policies on missions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from paceline.cli._asking import Asked
+    from paceline.evaluate import Report
+    from paceline.evaluate.driver import Care, Evaluation
+
+_HELP = """Score policies on missions: every episode in parallel, and the result of one after another.
+
+\b
+Examples:
+  paceline eval
+  paceline eval -m forage -p greedy -p random -e 50
+  paceline eval -m 'forage*' -m courier -p memory:3 -p random:1 --cogs 4 --episodes 10 --jobs 4
+  paceline eval -m gym:CartPole-v1 -p my_policy.py:Agent,weights=net.pt,kw.hidden=64 --json
+  paceline eval -m pz:mpe2.simple_spread_v3 -p sb3:PPO,weights=model.zip,trust=true
+  paceline eval -m forage-64 -p my_llm.py:Agent --parallel-policy=thread
+  paceline eval --resume runs/eval-20260101-120000
+
+\b
+A mission:  NAME[,key=value …]   a name of `paceline missions` (wildcards too), gym:ID, pz:module,
+                                 file.py:factory, package.module:factory
+A policy:   NAME[:SHARE][,weights=FILE][,kw.key=value …][,agents=MODE][,name=NAME][,trust=true]
+                                 a name of `paceline policies`, file.py:Class, package.module:Class,
+                                 sb3:ALGORITHM, torch:file.py:Module
+
+\b
+Exit codes:
+  0  everything was played
+  1  --verify found an episode that came out differently
+  2  something was asked that makes no sense; nothing has been played
+  3  some episodes failed; the others are kept
+  130  interrupted; what is done is kept, and --resume goes on
+"""
+
+_FLAG, _OLD_FLAG = "--parallel-policy", "--parallel-agents"
+
+
+class _Eval(TyperCommand):
+    """`--parallel-policy` may stand alone, which means auto."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        from paceline.errors import BadInput
+
+        if any(word == _OLD_FLAG or word.startswith(f"{_OLD_FLAG}=") for word in args):
+            raise BadInput(f"{_OLD_FLAG} is called {_FLAG} now: write {_FLAG}, or {_FLAG}=thread and the like")
+        return super().parse_args(ctx, [f"{_FLAG}=auto" if word == _FLAG else word for word in args])
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("eval", help=_HELP, cls=_Eval)(evaluate)
+
+
+def evaluate(
+    mission: Annotated[list[str] | None, typer.Option("-m", "--mission", help="What to play; may be repeated.")] = None,
+    policy: Annotated[list[str] | None, typer.Option("-p", "--policy", help="Who plays; may be repeated.")] = None,
+    agents: Annotated[
+        int | None, typer.Option("--agents", "--cogs", "-c", metavar="N", help="How many agents a mission has.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option("-s", "--steps", metavar="N", help="The most steps of an episode.")
+    ] = None,
+    episodes: Annotated[
+        int | None, typer.Option("-e", "--episodes", metavar="N", help="Episodes of each mission.  [default: 10]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Root of everything random.  [default: 0]")] = None,
+    jobs: Annotated[
+        str, typer.Option("-j", "--jobs", metavar="N|auto", help="Workers for missions and episodes; 0: here.")
+    ] = "auto",
+    plan: Annotated[str, typer.Option(help="Where workers run: auto, process, thread, ray, inline.")] = "auto",
+    parallel_policy: Annotated[
+        str,
+        typer.Option(
+            _FLAG, metavar="[=MODE]", help="Where agents run: auto, off, thread, process, batch, gpu. Alone: auto."
+        ),
+    ] = "auto",
+    lanes: Annotated[
+        int | None, typer.Option(metavar="N", help="Rows of a batch; part of the result.  [default: 8]")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="For networks: auto, cpu, cuda, mps; part of the result.  [default: cpu]")
+    ] = None,
+    on_error: Annotated[str, typer.Option(help="What a failed episode means: continue, stop, retry.")] = "continue",
+    max_failures: Annotated[int | None, typer.Option(metavar="N", help="Stop after so many failed episodes.")] = None,
+    episode_deadline: Annotated[
+        float | None, typer.Option(metavar="S", help="Seconds for an episode; then its worker is killed.")
+    ] = None,
+    call_deadline: Annotated[
+        float | None, typer.Option(metavar="S", help="Seconds for an action; then its policy's process is killed.")
+    ] = None,
+    action_timeout: Annotated[
+        float | None, typer.Option(metavar="S", help="Seconds after which an action is recorded as late.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where results go.  [default: runs/eval-DATE-TIME]")
+    ] = None,
+    save: Annotated[bool, typer.Option("--save/--no-save", help="Whether results are kept.")] = True,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a run that was interrupted.")] = None,
+    verify: Annotated[int, typer.Option(metavar="K", help="Play K episodes again here, and compare.")] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be played, and for how long.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print a line per episode and agent, and nothing else.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show the first episode in the terminal; nothing else.")
+    ] = False,
+    gif: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the first episode; nothing else.")] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write where the time went, for Perfetto.")] = None,
+) -> int:
+    """Plays, and prints what came out."""
+    from paceline.cli._asking import Asked, asked_before
+    from paceline.errors import BadInput
+    from paceline.evaluate.driver import Care
+    from paceline.team import Setting
+
+    given: dict[str, Any] = {
+        "missions": mission or [],
+        "policies": policy or [],
+        "seats": agents,
+        "steps": steps,
+        "episodes": episodes,
+        "seed": seed,
+        "lanes": lanes,
+        "device": device,
+    }
+    if as_json and as_csv:
+        raise BadInput("--json and --csv both want all of the output: give one of them")
+    if resume is not None and out is not None:
+        raise BadInput("--resume says already where the results go: leave --out away")
+    if resume is not None:
+        resume = resume.resolve()
+        asked = asked_before(resume, given)
+    else:
+        asked = Asked.of(given).settled()
+    run = asked.run(Setting(asked.seed, asked.lanes, parallel_policy, None, call_deadline, action_timeout))
+    care = Care(on_error, max_failures, episode_deadline)
+    if watch or gif is not None:
+        from paceline.cli._showing import draw, show
+
+        return show(run) if gif is None else draw(run, gif)
+    evaluation = _Evaluation(run, _plan(plan, jobs), care, asked, trace)
+    if dry_run:
+        from paceline.cli._forecast import forecast
+
+        return forecast(evaluation.under_way)
+    where = resume or (None if not save else (out or _fresh()).resolve())
+    return evaluation.go(where, resume is not None, verify, "json" if as_json else "csv" if as_csv else "table")
+
+
+class _Evaluation:
+    """An evaluation with somebody who watches it."""
+
+    def __init__(self, run: Any, plan: Any, care: Care, asked: Asked, trace: Path | None) -> None:
+        from paceline.cli._progress import Progress
+        from paceline.engine import Trace
+        from paceline.evaluate.driver import Evaluation
+
+        self._asked, self._file = asked, trace
+        self._trace = Trace() if trace is not None else None
+        self._progress = Progress(run)
+        self.under_way: Evaluation = Evaluation(run, plan, care, self._trace, self._progress.tell)
+
+    def go(self, out: Path | None, resume: bool, verify: int, form: str) -> int:
+        try:
+            with self._progress:
+                report = self.under_way.go(out, resume, verify, self._asked.about())
+        except KeyboardInterrupt:
+            _say_goodbye(out)
+            return 130
+        finally:
+            if self._trace is not None and self._file is not None:
+                self._trace.write(self._file)
+        _print(report, form)
+        return _code(report)
+
+
+def _plan(backend: str, jobs: str) -> Any:
+    from paceline.engine import Plan
+    from paceline.errors import BadInput
+
+    if jobs != "auto" and not jobs.isdigit():
+        raise BadInput(f"--jobs {jobs}: give a number of workers, 0 (here), or auto")
+    workers = None if jobs == "auto" else int(jobs)
+    if workers == 0 or backend == "inline":
+        if backend not in ("auto", "inline", "process"):
+            raise BadInput(f"--jobs 0 plays here, and --plan {backend} does not: leave one of them away")
+        return Plan("inline", 1)
+    return Plan("process" if backend == "auto" and workers is not None else backend, workers)
+
+
+def _fresh() -> Path:
+    return Path("runs") / f"eval-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+def _print(report: Report, form: str) -> None:
+    from paceline.cli._tables import show_report
+
+    if form == "json":
+        print(json.dumps(report.as_dict()))
+    elif form == "csv":
+        print(report.as_csv(), end="")
+    else:
+        show_report(report)
+
+
+def _say_goodbye(out: Path | None) -> None:
+    kept = f"what is done is kept: paceline eval --resume {out}" if out is not None else "nothing was kept (--no-save)"
+    print(f"interrupted; {kept}", file=sys.stderr)
+
+
+def _code(report: Report) -> int:
+    if not all(report.verified.values()):
+        return 1
+    return 3 if report.failures else 0

@@ -1,0 +1,87 @@
+"""`paceline missions`, `paceline policies`, `paceline describe`: what there is by name."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Annotated, Any
+
+import typer
+
+_JSON = typer.Option("--json", help="Print JSON, and nothing else.")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command("missions", help="List the missions that have a name here.\n\n\b\nExample:\n  paceline missions")(
+        missions
+    )
+    app.command("policies", help="List the policies that have a name here.\n\n\b\nExample:\n  paceline policies")(
+        policies
+    )
+    app.command(
+        "describe",
+        help="Say what a mission is, seats and spaces included, or what a policy is.\n\n\b\nExamples:\n"
+        "  paceline describe forage\n  paceline describe gym:CartPole-v1\n  paceline describe greedy",
+    )(describe)
+
+
+def missions(as_json: Annotated[bool, _JSON] = False) -> None:
+    """Lists missions."""
+    from paceline.catalog import known_missions
+
+    found = {name: mission.about for name, mission in known_missions().items()}
+    _list(found, as_json, "also: gym:ID, pz:module, file.py:factory, package.module:factory")
+
+
+def policies(as_json: Annotated[bool, _JSON] = False) -> None:
+    """Lists policies."""
+    from paceline.catalog import known_policies
+    from paceline.policies import ABOUT
+
+    found = {name: ABOUT.get(name) or _first_line(factory) for name, factory in known_policies().items()}
+    _list(found, as_json, "also: file.py:Class, package.module:Class, sb3:ALGORITHM, torch:file.py:Module")
+
+
+def describe(name: Annotated[str, typer.Argument(metavar="NAME", help="A mission, or a policy.")]) -> None:
+    """Says what it is."""
+    from paceline.catalog import find_missions, find_policies, known_policies
+
+    if name.partition(",")[0].partition(":")[0] in known_policies():
+        (player,) = find_policies([name])
+        print(f"policy {player.name}\n\n{inspect.getdoc(getattr(player.factory, 'func', player.factory)) or ''}")
+        return
+    for mission in find_missions([name]):
+        _describe_mission(mission)
+
+
+def _describe_mission(mission: Any) -> None:
+    from paceline.rollout import Rollout
+
+    rollout = Rollout(mission, 0, 0)
+    try:
+        seats = rollout.seats()
+    finally:
+        rollout.close()
+    print(f"mission {mission.name}: {mission.about or 'no description'}")
+    options = ", ".join(f"{key}={value!r}" for key, value in mission.options.items())
+    print(f"  options       {options or 'as the environment has them'}")
+    print(
+        f"  seats         {len(seats)}: {', '.join(seat.agent for seat in seats[:6])}{' …' if len(seats) > 6 else ''}"
+    )
+    print(f"  observations  {seats[0].observation_space}")
+    print(f"  actions       {seats[0].action_space}")
+
+
+def _list(found: dict[str, str], as_json: bool, more: str) -> None:
+    if as_json:
+        print(json.dumps(found))
+        return
+    width = max(len(name) for name in found)
+    for name, about in found.items():
+        print(f"{name:{width}}  {about}")
+    print(f"\n{more}")
+
+
+def _first_line(factory: Any) -> str:
+    return (inspect.getdoc(factory) or "").partition("\n")[0]
