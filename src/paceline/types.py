@@ -18,6 +18,7 @@ class Mission:
         steps: The most steps that an episode may have; None: as long as the environment lets it.
         reuse: Whether one environment may serve several episodes, one after another. By default each gets a new one.
         about: One sentence for listings.
+        caution: What somebody who plays it must be told, if anything.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Mission:
     steps: int | None = None
     reuse: bool = False
     about: str = ""
+    caution: str = ""
 
     def build(self, **more: Any) -> Any:
         """Makes a new environment; `more` options count before its own."""

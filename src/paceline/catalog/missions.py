@@ -121,16 +121,19 @@ def _maker(module: str) -> Any:
 
 def _pettingzoo(name: str) -> str:
     """The module of an env: PettingZoo's own need no prefix, and its MPE envs live in mpe2 now."""
-    tried = [name, f"pettingzoo.{name}", name.replace("mpe.", "mpe2.", 1)]
-    for module in dict.fromkeys(tried):
+    tried = dict.fromkeys([name, f"pettingzoo.{name}", name.replace("mpe.", "mpe2.", 1)])
+    reason = ""
+    for module in tried:
         try:
             found = importlib.import_module(module)
-        except ModuleNotFoundError:
+        except ImportError as error:
+            if not isinstance(error, ModuleNotFoundError) or not f"{module}.".startswith(f"{error.name}."):
+                reason = f" ({module}: {error})"  # it is there, and lacks something that it needs
             continue
         if hasattr(found, "parallel_env") or hasattr(found, "env"):
             return module
     raise BadInput(
-        f"there is no PettingZoo env {name!r} (tried {', '.join(dict.fromkeys(tried))}): install its package, "
+        f"there is no PettingZoo env {name!r}; tried {', '.join(tried)}{reason}: install its package, "
         "and write pz:family.name_vN"
     )
 

@@ -127,7 +127,7 @@ class Evaluation:
     ) -> None:
         self.run, self.plan, self.care = run, plan, care
         self._trace, self._watcher = trace, watcher
-        self._notes: dict[str, str] = {}
+        self._notes = {mission.name: mission.caution for mission in run.missions if mission.caution}
         for name in {run.setting.agents, *(player.agents for player in run.players if player.agents)}:
             find_mode(name)  # a mode that does not exist is told now
         self.seats: list[list[Seat]] = survey(run)

@@ -113,6 +113,7 @@ def survey(run: Run) -> list[list[Seat]]:
         outcomes = pool.map(lambda number: _seats(run, number), range(len(run.missions)), outcomes=True)
     for outcome in outcomes:
         if outcome.error is not None:
+            outcome.error.__notes__ = []  # where it was tried out is of no interest
             raise outcome.error
     return [outcome.answer for outcome in outcomes]
 

@@ -107,7 +107,7 @@ class Report:
         content: dict[str, Any] = plain(
             {
                 "digest": self.digest,
-                **self.identity,
+                "run": self.identity,
                 "planned": self.planned,
                 "played": len(self.episodes),
                 "failed": len(self.failures),

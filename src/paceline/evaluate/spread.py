@@ -101,8 +101,8 @@ class Spread:
         workers = min(left, slots * (_WAITERS_PER_SLOT if waits else 1))
         gain = left * each * (1 - (1.0 if waits else TWO_CORES_ARE_NOT_TWICE_ONE) / max(1, workers)) - _STARTING
         if workers < 2 or (done and gain <= 0):
-            return self._chosen("inline", 1, f"{took} and {left} are left: starting workers would take longer")
-        why = f"{took}{', most of it waiting' if waits else ''}, and {left} are left: {workers} processes"
+            return self._chosen("inline", 1, f"{took}, with {left} to go: starting workers would take longer")
+        why = f"{took}{', most of it waiting' if waits else ''}, with {left} to go: {workers} processes"
         return self._chosen("process", workers, why)
 
     def _chosen(self, backend: str, workers: int, why: str) -> Plan:

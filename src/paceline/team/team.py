@@ -118,7 +118,7 @@ class Team:
         chosen = [
             (f"auto {home.pool.plan.backend}", f"agents='auto': {home.pool.plan.backend}: {home.pool.plan.why}")
             for home in self._homes
-            if home.mode == "auto"
+            if home.mode == "auto" and home.decided
         ]
         return [*self._notes, *chosen]
 
@@ -184,6 +184,11 @@ class _Home:
         self._talkers = by_rows.pop(None, [])
         self._tables = [_Table(pool, mine, members, *shapes) for shapes, members in by_rows.items() if shapes]
         self._handle: Any = None
+
+    @property
+    def decided(self) -> bool:
+        """Whether auto has measured enough to have chosen."""
+        return not self.pool.plan.why.startswith("measuring")
 
     def post(self, observations: Mapping[Any, Any]) -> None:
         for table in self._tables:

@@ -61,6 +61,13 @@ _ALL = (
     Mission("cleanup", make_cleanup, about="Six agents; apples grow only if somebody cleans the river."),
     Mission("cleanup-24", make_cleanup, {"agents": 24}, about="The same river, with twenty-four agents along it."),
     Mission("courier", make_courier, about="One agent carries parcels to houses, through rooms it must remember."),
+    Mission(
+        "machina_1",
+        make_forage,
+        {"agents": 4, "size": 40},
+        about="A stand-in for the mission of that name in cogsguard: as many seats, but our own meadow.",
+        caution="machina_1 is played on a built-in stand-in, not on cogsguard's map: its scores are not comparable",
+    ),
     Mission("courier-maze", make_courier, {"rooms": 5, "steps": 800}, about="The same, in many more rooms."),
 )
 
