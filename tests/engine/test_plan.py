@@ -83,7 +83,7 @@ def run(backend: str, kind: type, seconds: float, rounds: int) -> tuple[str, Pla
 
 @pytest.mark.parametrize(
     ("kind", "seconds", "rounds", "backend"),
-    [(Busy, 0.01, 8, "process"), (Sleepy, 0.01, 8, "thread"), (Busy, 0.0, 3000, "inline")],
+    [(Busy, 0.01, 24, "process"), (Sleepy, 0.01, 8, "thread"), (Busy, 0.0, 3000, "inline")],
 )
 def test_auto_goes_where_it_pays_and_the_result_is_the_same(
     kind: type, seconds: float, rounds: int, backend: str
@@ -91,7 +91,7 @@ def test_auto_goes_where_it_pays_and_the_result_is_the_same(
     digest, plan, _ = run("auto", kind, seconds, rounds)
     assert digest == run("inline", kind, seconds, rounds)[0]
     # On a loaded machine processes may turn out slower than here; then it comes back, and says so.
-    assert plan.backend == backend or "back here" in plan.why
+    assert plan.backend == backend or any(words in plan.why for words in ("back here", "busy"))
     assert plan.why
 
 
@@ -100,7 +100,7 @@ def test_auto_moves_a_port_too() -> None:
         with Pool([partial(Busy, n, 0.005) for n in range(4)], backend=backend, workers=2) as pool:
             port = pool.port("step_row", {"move": ((), "f8")}, {"out": ((), "f8")})
             seen = []
-            for turn in range(12):
+            for turn in range(40):
                 port.inputs["move"][:] = turn
                 port.post()
                 port.wait()
@@ -127,7 +127,7 @@ def test_auto_comes_back_when_the_clock_says_so(tmp_path: object) -> None:
         return os.getpid() == main
 
     with Pool([partial(Trap, n, 0.0) for n in range(4)], backend="auto", workers=2) as pool:
-        for turn in range(14):
+        for turn in range(80):
             pool.call("step", {n: (float(turn),) for n in range(4)})
         assert pool.plan.backend == "inline"
         assert "back here" in pool.plan.why

@@ -22,6 +22,7 @@ from typing import Any
 from paceline.errors import BadInput
 
 _VERSIONED = re.compile(r"-v\d+$")
+_OURS = Path(__file__).parents[1]
 FORMS = "write a Gymnasium id (CartPole-v1), file.py:factory, or package.module:factory"
 
 
@@ -130,4 +131,4 @@ def _choice(path: Path) -> str:
 def place(error: BaseException) -> str:
     """Where an error was raised, if not by us."""
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return "" if last.filename == __file__ else f" ({last.filename}, line {last.lineno})"
+    return "" if Path(last.filename).is_relative_to(_OURS) else f" ({last.filename}, line {last.lineno})"

@@ -17,11 +17,12 @@ from pathlib import Path
 
 from paceline.errors import BadInput
 
-__all__ = ["WORKER_BYTES", "Budget", "assign", "current"]
+__all__ = ["WORKER_BYTES", "Budget", "assign", "crowded", "current"]
 
 WORKER_BYTES = 256 * 2**20
 """What a worker is taken to need if nobody says better: Python, NumPy, torch and a few small members."""
 
+_CROWDED = 40.0  # per cent of the time
 _CGROUP = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
 
@@ -68,6 +69,15 @@ class Budget:
         """The fixed share that each of `parts` workers gets for pools of its own; one slot means inline."""
         _at_least(1, parts=parts)
         return Budget(max(1, self.slots // parts), self.memory // parts, max(1, self.waiting // parts))
+
+
+def crowded() -> bool:
+    """Whether processes have stood in line for a core for a good part of the last ten seconds."""
+    for line in _text(_PROC / "pressure" / "cpu").splitlines():
+        kind, average, *_ = line.split()
+        if kind == "some":
+            return float(average.partition("=")[2]) > _CROWDED
+    return False
 
 
 _current: Budget | None = None

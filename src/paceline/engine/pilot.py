@@ -6,6 +6,7 @@ It only ever acts between two rounds, when nothing is under way, so that what it
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paceline.engine import budget
@@ -28,13 +29,14 @@ class Pilot:
         self._meter = Meter()
         self._here: Meter | None = None  # what it was like before the move
         self._final = False
+        self._next_look = 0.0  # seconds of rounds after which to decide
         self.plan = Plan(backend="inline", workers=1, why="measuring the first calls here")
 
     def begin(self, *, through_port: bool = False) -> None:
         """A round is about to be asked for."""
         if self._final:
             return
-        if self._meter.enough and not self._crew.busy and not self._crew.rung:
+        if self._meter.enough and self._meter.wall >= self._next_look and not self._crew.busy and not self._crew.rung:
             self._decide()
         self._meter.through_port = through_port
         self._meter.begin()
@@ -46,7 +48,7 @@ class Pilot:
 
     def reconsider(self) -> None:
         """Measures and decides anew; for a job that stands between two episodes, or at a full reset."""
-        self._final, self._meter = False, Meter()
+        self._final, self._meter, self._next_look = False, Meter(), 0.0
 
     def choice(self, members: int) -> Choice:
         """What would be chosen for rounds of so many members, from what has been measured here."""
@@ -54,19 +56,26 @@ class Pilot:
 
     def _measured(self, members: int | None = None) -> Measured:
         measured = self._meter.measured(sendable=self._sendable(), touches_globals=self._touches_globals())
-        return measured if members is None else Measured(**{**vars(measured), "members": members})
+        measured = replace(measured, crowded=budget.crowded())
+        return measured if members is None else replace(measured, members=members)
 
     def _decide(self) -> None:
         if self._here is not None and self._here is not self._meter:
             self._keep_or_return()
             return
-        choice = choose(self._measured(), self._budget())
+        measured = self._measured()
+        choice = choose(measured, self._budget())
         if not all(member.portable for member in self._crew.members):
             choice = Choice("inline", 1, f"{choice.why}; but a member that is not deterministic cannot be moved")
         self.plan = Plan(backend=choice.backend, workers=choice.workers, why=choice.why)
-        self._final = choice.backend == self._crew.place
-        if not self._final:
+        self._final = choice.backend == self._crew.place and not measured.crowded
+        if choice.backend == self._crew.place:
+            self._next_look = 2 * self._meter.wall
+        elif choice.pays(measured.members * measured.seconds, self._meter.wall):
             self._move(choice)
+        else:
+            self.plan = Plan(backend="inline", workers=1, why=f"{choice.why}; it is too early for that to pay")
+            self._next_look = 1.25 * self._meter.wall
 
     def _move(self, choice: Choice) -> None:
         try:
@@ -76,7 +85,7 @@ class Pilot:
             self.plan = Plan(backend="inline", workers=1, why=f"{choice.why}; but {error}: staying here")
             self._final = True
             return
-        self._here, self._meter = self._meter, Meter()
+        self._here, self._meter, self._next_look = self._meter, Meter(), 0.0
         _log.info("%s", choice.why)
 
     def _keep_or_return(self) -> None:

@@ -22,6 +22,8 @@ _WORTH = 1.2  # a place that promises less than this is not worth a move
 _CALL_MESSAGE = 150e-6  # a round of messages to process workers, until it has been measured
 _RING = 20e-6  # the same through a port
 _THREAD_SWITCH = 60e-6
+_STARTING = {"process": 0.05, "thread": 0.0005}  # seconds that a new worker costs: start, rebuild, cold caches
+_SURELY = 2.0  # a move is made when it would have paid so often already
 _BYTES_PER_SECOND = 1.5e9
 TWO_CORES_ARE_NOT_TWICE_ONE = 1.15  # shared caches, memory and turbo: measured on virtual cores
 WAITS_BELOW = 0.5  # share of CPU time under which a call counts as waiting
@@ -72,6 +74,7 @@ class Measured:
         sendable: Whether the recipes can travel.
         touches_globals: Whether a member draws from a process-wide generator.
         through_port: Whether the calls go through a port.
+        crowded: Whether other programs keep the cores busy.
     """
 
     members: int
@@ -81,6 +84,7 @@ class Measured:
     sendable: bool = True
     touches_globals: bool = False
     through_port: bool = False
+    crowded: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,15 @@ class Choice:
     why: str
     seconds: float = 0.0
     """What a round should take there."""
+
+    def pays(self, here: float, spent: float) -> bool:
+        """Whether to move now, after so many seconds of rounds that take `here`.
+
+        Nobody knows how long it will go on. So a move waits until it would have paid twice by now, had it been made
+        at once: what is short stays here, and what is long loses little by having waited.
+        """
+        cost = _STARTING.get(self.backend, _STARTING["process"]) * self.workers
+        return spent * (1 - self.seconds / here) >= _SURELY * cost
 
 
 def choose(measured: Measured, budget: Budget) -> Choice:
@@ -107,7 +120,7 @@ def choose(measured: Measured, budget: Budget) -> Choice:
 
 def _processes(measured: Measured, budget: Budget) -> Choice | None:
     workers = budget.workers_for(measured.members)
-    if workers < 2 or not measured.sendable:
+    if workers < 2 or not measured.sendable or measured.crowded:
         return None
     message = _RING if measured.through_port else _CALL_MESSAGE
     travel = message + measured.members * measured.message_bytes / _BYTES_PER_SECOND
@@ -134,6 +147,8 @@ def _why_stay(measured: Measured, budget: Budget, best: Choice | None) -> str:
         return "a recipe cannot be sent to another process"
     if budget.slots < 2:
         return "there is one CPU slot"
+    if measured.crowded:
+        return "other programs keep the cores busy"
     if measured.members < 2:
         return "there is nothing to share out"
     return f"memory for {budget.workers_for(measured.members)} worker only"
@@ -183,6 +198,11 @@ class Meter:
         self._calls += members
         self._bytes += nbytes
         self.rounds += 1
+
+    @property
+    def wall(self) -> float:
+        """Seconds of rounds so far."""
+        return self._wall
 
     @property
     def enough(self) -> bool:

@@ -11,6 +11,7 @@ from functools import partial
 from time import monotonic, perf_counter
 from typing import Any
 
+from paceline.catalog.loading import place
 from paceline.engine import Pool
 from paceline.errors import BadInput
 from paceline.evaluate.run import Job, Run
@@ -141,9 +142,7 @@ def _attempt(build: Callable[[], Any], what: str) -> Any:
     except BadInput:
         raise
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{last.filename}, line {last.lineno}"
-        raise BadInput(f"{what} cannot be built: {type(error).__name__}: {error} ({place})") from error
+        raise BadInput(f"{what} cannot be built: {type(error).__name__}: {error}{place(error)}") from error
 
 
 def _check_policy(policy: Any, what: str) -> None:

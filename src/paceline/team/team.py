@@ -41,6 +41,11 @@ class Setting:
     action_limit: float | None = None
 
 
+_RELEARN = 16
+_lessons: dict[tuple[Any, ...], str] = {}  # kind of team → where auto has it, in this process
+_played: dict[tuple[Any, ...], int] = {}
+
+
 class Mishap(Exception):
     """A policy raised: who it was. The cause is the policy's own exception."""
 
@@ -65,6 +70,7 @@ class Team:
         self._notes: list[tuple[str, str]] = []
         self.late: dict[Hashable, int] = {}
         """Chair → how many of its actions came late."""
+        self._kind = tuple((chair.episode[0], chair.player.name) for chair in chairs)
         self._order = {chair.name: place for place, chair in enumerate(chairs)}
         by_mode: dict[str, list[Recipe]] = {}
         for recipe in recipes(chairs, setting):
@@ -124,6 +130,9 @@ class Team:
 
     def close(self) -> None:
         """Ends every pool."""
+        for home in getattr(self, "_homes", ()):
+            if home.mode == "auto":
+                _lessons[self._kind] = home.pool.plan.backend
         self._stack.close()
 
     def __enter__(self) -> Team:
@@ -150,10 +159,10 @@ class Team:
 
     def _pool(self, mode: modes.Mode, mine: list[Recipe], setting: Setting) -> Pool:
         backend, workers = mode.backend, setting.workers
-        if backend == "auto" and setting.call_deadline is not None:
-            backend = "process"  # there, and only there, a policy can be ended
-        if mode.workers:
-            workers = len(mine) if mode.workers < 0 else mode.workers
+        if backend == "auto":
+            backend = self._learned(setting)
+        if mode.workers or backend == "thread":
+            workers = len(mine) if mode.workers <= 0 else mode.workers
         return Pool(
             mine,
             backend=backend,
@@ -165,6 +174,14 @@ class Team:
             failed_builds="keep",
             trace=self._trace,
         )
+
+    def _learned(self, setting: Setting) -> str:
+        """Where auto begins: where it ended the last time with such a team, unless that should be found out anew."""
+        if setting.call_deadline is not None:
+            return "process"  # there, and only there, a policy can be ended
+        _played[self._kind] = _played.get(self._kind, 0) + 1
+        place = _lessons.get(self._kind, "inline")
+        return "auto" if place == "inline" or _played[self._kind] % _RELEARN == 0 else place
 
     def _mention_the_batchless(self, name: str, mine: list[Recipe]) -> None:
         for policy in dict.fromkeys(recipe.chairs[0].player.name for recipe in mine if not recipe.rows):
