@@ -251,6 +251,15 @@ def ratio_row(
     return Row(measure, value, stated, met, _counted(ratios), show(ours.median()), show(peer.median()))
 
 
+def gain_row(measure: str, ours: Slices, peer: Slices, aim: float | None = None) -> Row:
+    """How many times a peer's time is ours, round by round: the more the better."""
+    gains = peer.over(ours)
+    met = "" if aim is None else _verdict(gains, gains.median() >= aim)
+    stated = "" if aim is None else f"≥ {aim:g}"
+    value = _spread(gains, "{:.3g}".format)
+    return Row(measure, value, stated, met, _counted(gains), duration(ours.median()), duration(peer.median()))
+
+
 def figure_row(
     measure: str, slices: Slices, aim: float | None = None, show: Callable[[float], str] = duration, peer: str = ""
 ) -> Row:

@@ -33,6 +33,7 @@ from paceline.errors import PlanNotMet
 # Packages that are dear to import, start no thread in doing so, and survive a fork.
 PRELOADABLE = frozenset(
     [
+        "paceline",
         "numpy",
         "scipy",
         "pandas",

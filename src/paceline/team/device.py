@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 from paceline.errors import BadInput
@@ -18,6 +20,16 @@ def import_torch() -> Any:
     except ImportError as error:
         raise BadInput("this policy needs PyTorch: pip install 'paceline[train]'") from error
     return torch
+
+
+def one_thread() -> Callable[[], None]:
+    """Has torch compute on one thread, as it does in every worker, if it is there. Returns what puts it back."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return lambda: None
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    return lambda: torch.set_num_threads(before)
 
 
 def find_device(name: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from paceline.engine import Pool, Port, Trace
 from paceline.errors import BadInput, NotSendable
 from paceline.team import modes
+from paceline.team.device import one_thread
 from paceline.team.minds import Chair, Recipe
 from paceline.team.players import Player
 from paceline.team.spaces import Shape, get_action, put_observation, shape_of
@@ -77,6 +78,8 @@ class Team:
             by_mode.setdefault(recipe.chairs[0].player.agents or setting.agents, []).append(recipe)
         try:
             self._homes = [self._open(mode, mine, setting) for mode, mine in by_mode.items()]
+            # Bits depend on the number of threads. After the minds were built, as it may be they who import torch.
+            self._stack.callback(one_thread())
         except BaseException:
             self.close()
             raise
