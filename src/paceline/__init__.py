@@ -17,7 +17,9 @@ from paceline.errors import (
     TooLarge,
     WorkerLost,
 )
+from paceline.evaluate import Report, evaluate
 from paceline.seeds import digest, seed_of
+from paceline.types import Mission, Seat
 
 __version__ = _version("paceline")
 
@@ -31,6 +33,7 @@ __all__ = [
     "Event",
     "Handle",
     "MemberExit",
+    "Mission",
     "NotSendable",
     "Outcome",
     "PacelineError",
@@ -40,11 +43,14 @@ __all__ = [
     "Port",
     "RemoteError",
     "ReplayDiverged",
+    "Report",
+    "Seat",
     "SharedRandomness",
     "TooLarge",
     "Trace",
     "WorkerInfo",
     "WorkerLost",
     "digest",
+    "evaluate",
     "seed_of",
 ]

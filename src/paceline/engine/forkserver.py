@@ -49,6 +49,7 @@ PRELOADABLE = frozenset(
         "sorrel",
     ]
 )
+_IMPORT_RAY = frozenset(["paceline.engine.ray", "paceline.engine.rayhost", "paceline.engine.cluster"])  # it has threads
 ONE_THREAD = dict.fromkeys(
     (
         "OMP_NUM_THREADS",
@@ -78,7 +79,9 @@ def hash_seed() -> str:
 
 def to_preload() -> tuple[str, ...]:
     """The modules that main has imported and that the server may import for everybody."""
-    return tuple(sorted(name for name in sys.modules if name.partition(".")[0] in PRELOADABLE))
+    return tuple(
+        sorted(name for name in sys.modules if name.partition(".")[0] in PRELOADABLE and name not in _IMPORT_RAY)
+    )
 
 
 # -- main's side ---------------------------------------------------------------------------------------

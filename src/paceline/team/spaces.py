@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from paceline.errors import BadInput
 
@@ -27,6 +26,8 @@ class Shape:
 
 def shape_of(space: Any) -> Shape | None:
     """Gives the row of a space, or None if its values do not fit into one."""
+    from gymnasium import spaces  # here, because `import paceline` should not wait for it
+
     if isinstance(space, spaces.Discrete):
         return Shape((), "<i8", True)
     if isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete) and space.shape is not None:
@@ -59,12 +60,13 @@ def put_action(row: Array, action: Any, space: Any, who: str) -> None:
     Raises:
         BadInput: it is none of the action space; never mended, never ignored.
     """
-    if isinstance(space, spaces.Discrete):
+    if space.shape == () and hasattr(space, "start"):  # Discrete
         row[...] = _whole(action, space, who)
         return
     array = np.asarray(action)
     fits = array.shape == space.shape and np.can_cast(array.dtype, row.dtype, "same_kind")
-    if not fits or not (isinstance(space, spaces.Box) or space.contains(array.astype(space.dtype))):
+    # A Box is no cage: many policies answer beyond its bounds, and environments clip as they see fit.
+    if not fits or not (hasattr(space, "low") or space.contains(array.astype(space.dtype))):
         raise BadInput(_complaint(action, space, who))
     row[...] = array
 
@@ -74,7 +76,7 @@ def get_action(row: Array, shape: Shape) -> Any:
     return int(row) if shape.number else row.copy()
 
 
-def _whole(action: Any, space: spaces.Discrete, who: str) -> int:
+def _whole(action: Any, space: Any, who: str) -> int:
     # A policy may answer with an int, one of NumPy's, or an array that holds one (as SB3 does).
     if type(action) is not int:
         array = np.asarray(action)
