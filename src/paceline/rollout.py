@@ -8,7 +8,6 @@ itself makes a parallel one of it.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -84,7 +83,7 @@ class Rollout:
         ]
 
     def reset(self) -> Observations:
-        """Begins the episode. Returns what everybody sees."""
+        """Begins the episode. Returns what everybody sees; until the next step, for an environment may write there."""
         observations, _ = self.env.reset(seed=self.episode.seed)
         self.episode.rewards = {str(agent): 0.0 for agent in self.env.possible_agents}
         self._running.add(observations)
@@ -123,7 +122,7 @@ class Rollout:
         self.episode.digest = self._running.hexdigest()
 
     def _seen(self, observations: Mapping[Any, Any]) -> Observations:
-        return {str(agent): own(observations[agent]) for agent in self.env.agents}
+        return {str(agent): observations[agent] for agent in self.env.agents}
 
 
 def _numbers(info: Mapping[str, Any]) -> dict[str, float]:
@@ -132,11 +131,6 @@ def _numbers(info: Mapping[str, Any]) -> dict[str, float]:
         for name, value in info.items()
         if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     }
-
-
-def own(value: Any) -> Any:
-    """A copy: an environment may go on writing into what it has returned."""
-    return value.copy() if type(value) is np.ndarray else copy.deepcopy(value)
 
 
 # -- every kind of environment as one kind -----------------------------------------------------------------

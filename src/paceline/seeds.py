@@ -51,11 +51,11 @@ class RunningDigest:
     def __init__(self) -> None:
         self._sha = hashlib.sha256()
 
-    def add(self, *values: Any) -> None:
-        """Takes values in."""
+    def add(self, *mappings: Mapping[Any, Any]) -> None:
+        """Takes mappings in: what everybody sees, does, gets. Values of one kind are taken in side by side."""
         chunks: list[Any] = []
-        for value in values:
-            _feed(value, chunks.append)
+        for mapping in mappings:
+            _feed_column(mapping, chunks.append)
         self._sha.update(b"".join(chunks))
 
     def hexdigest(self) -> str:
@@ -136,6 +136,33 @@ def _feed_mapping(value: Mapping[Any, Any], out: _Sink, whole: int | None) -> No
     for key in keys:
         _feed(key, out, whole)
         _feed(value[key], out, whole)
+
+
+def _feed_column(mapping: Mapping[Any, Any], out: _Sink) -> None:
+    """A mapping by its keys, then its values. Hot: a step of many agents has five of these."""
+    if set(map(type, mapping)) != {str}:
+        _feed_mapping(mapping, out, None)
+        return
+    keys = sorted(mapping)
+    values = [mapping[key] for key in keys]
+    out("\0".join(keys).encode("utf-8", "surrogatepass"))
+    kinds = set(map(type, values))
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind is float:
+        out(struct.pack(f"<c{len(values)}d", b"f", *values))
+    elif kind is bool:
+        out(b"?" + bytes(values))
+    elif (
+        kind is np.ndarray
+        and len({(value.dtype, value.shape) for value in values}) == 1
+        and not values[0].dtype.hasobject
+    ):
+        out(b"a" + values[0].dtype.str.encode() + repr(values[0].shape).encode())
+        for value in values:
+            out(value.tobytes())
+    else:
+        for value in values:
+            _feed(value, out, None)
 
 
 def _feed_other(value: Any, out: _Sink, whole: int | None) -> None:

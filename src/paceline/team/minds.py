@@ -77,39 +77,41 @@ class Mind:
         self._chairs, self._limit = recipe.chairs, recipe.limit
         self._places = {chair.name: number for number, chair in enumerate(recipe.chairs)}
         self._shapes = [shape_of(chair.seat.observation_space) for chair in recipe.chairs]
-        self._inhand = recipe.chairs[0].name
+        self._spaces = [chair.seat.action_space for chair in recipe.chairs]
+        self._whose = [f"policy {chair.player.name!r} of agent {chair.seat.agent!r}" for chair in recipe.chairs]
+        self._inhand = 0
         self._late: list[Hashable] = []
         self._batch = _Batch(recipe) if recipe.rows else None
         self._policies = [] if self._batch else [self._seated(chair, recipe.seed) for chair in recipe.chairs]
+        self._acts = [policy if (act := getattr(policy, "act", None)) is None else act for policy in self._policies]
         if all(hasattr(policy, "snapshot") and hasattr(policy, "restore") for policy in self._minded):
             # Only then, because the engine takes whoever has these two for one that can be saved.
             self.snapshot, self.restore = self._save, self._go_on_from
 
     def act(self, observations: dict[Hashable, Any]) -> tuple[dict[Hashable, Any], list[Hashable]]:
         """Answers for those of its chairs that are due. Returns the actions, and who was late."""
+        due = {self._places[name]: obs for name, obs in observations.items()}
         if self._batch is not None:
-            due = {self._places[name]: obs for name, obs in observations.items()}
             answers = self._timed(self._batch.act, due)
-            return {self._chairs[place].name: action for place, action in answers.items()}, self._lateness()
-        actions = {name: self._timed(self._ask(name), obs) for name, obs in observations.items()}
-        return actions, self._lateness()
+        else:
+            answers = {place: self._ask(place, obs) for place, obs in due.items()}
+        return {self._chairs[place].name: action for place, action in answers.items()}, self._lateness()
 
     def act_rows(self, observations: Array, due: Array, actions: Array) -> list[Hashable] | None:
         """The same on rows, one per chair; what is not due is left as it is. Returns who was late, if anybody was."""
+        places = [place for place, is_due in enumerate(due.tolist()) if is_due]
+        seen = {place: get_observation(observations[place, ...], self._shapes[place]) for place in places}
         if self._batch is not None:
-            self._act_in_one(observations, due, actions)
+            for place, action in self._timed(self._batch.act, seen).items():
+                self._put(actions, place, action)
         else:
-            for place, chair in enumerate(self._chairs):
-                if due[place]:
-                    shape = self._shapes[place]
-                    assert shape is not None
-                    action = self._timed(self._ask(chair.name), get_observation(observations[place, ...], shape))
-                    self._put(actions, place, action)
+            for place, obs in seen.items():
+                self._put(actions, place, self._ask(place, obs))
         return self._lateness() or None
 
     def in_hand(self) -> Hashable:
         """Which chair it was answering for: asked after a failure."""
-        return self._inhand
+        return self._chairs[self._inhand].name
 
     def close(self) -> None:
         """Lets the policies close."""
@@ -132,41 +134,25 @@ class Mind:
             self._batch.set_generators(generators)
 
     def _seated(self, chair: Chair, seed: int) -> Any:
-        self._inhand = chair.name
+        self._inhand = self._places[chair.name]
         policy = built(chair.player.factory, chair.seat)
         if hasattr(policy, "reset"):
             policy.reset(seed_of(seed, "policy", *chair.episode, chair.seat.agent))
         return policy
 
-    def _ask(self, name: Hashable) -> Callable[[Any], Any]:
-        self._inhand = name
-        policy = self._policies[self._places[name]]
-        act = getattr(policy, "act", None)
-        return policy if act is None else act  # type: ignore[no-any-return]
-
-    def _act_in_one(self, observations: Array, due: Array, actions: Array) -> None:
-        assert self._batch is not None
-        seen = {}
-        for place in np.flatnonzero(due):
-            shape = self._shapes[place]
-            assert shape is not None
-            seen[int(place)] = get_observation(observations[place, ...], shape)
-        for place, action in self._timed(self._batch.act, seen).items():
-            self._put(actions, place, action)
+    def _ask(self, place: int, obs: Any) -> Any:
+        self._inhand = place
+        return self._timed(self._acts[place], obs) if self._limit is not None else self._acts[place](obs)
 
     def _put(self, actions: Array, place: int, action: Any) -> None:
-        chair = self._chairs[place]
-        self._inhand = chair.name
-        who = f"policy {chair.player.name!r} of agent {chair.seat.agent!r}"
-        put_action(actions[place, ...], action, chair.seat.action_space, who)
+        self._inhand = place
+        put_action(actions[place, ...], action, self._spaces[place], self._whose[place])
 
     def _timed(self, act: Callable[[Any], Any], what: Any) -> Any:
-        if self._limit is None:
-            return act(what)
         begin = perf_counter()
         answer = act(what)
-        if perf_counter() - begin > self._limit:
-            self._late += [self._chairs[place].name for place in what] if self._batch else [self._inhand]
+        if self._limit is not None and perf_counter() - begin > self._limit:
+            self._late += [self._chairs[place].name for place in (what if self._batch else [self._inhand])]
         return answer
 
     def _lateness(self) -> list[Hashable]:

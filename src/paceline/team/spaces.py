@@ -49,9 +49,9 @@ def put_observation(row: Array, value: Any, shape: Shape, agent: str) -> None:
     row[...] = array
 
 
-def get_observation(row: Array, shape: Shape) -> Any:
+def get_observation(row: Array, shape: Shape | None) -> Any:
     """The observation as the policy gets it: its own copy."""
-    return int(row) if shape.number else row.copy()
+    return int(row) if shape is not None and shape.number else row.copy()
 
 
 def put_action(row: Array, action: Any, space: Any, who: str) -> None:
