@@ -61,7 +61,8 @@ class Rollout:
     ) -> None:
         self._mission = mission
         self._device = device
-        self.env = as_parallel(mission.build(**(options or {})), mission.name)
+        self._shelf = None if options or not mission.reuse else _shelf(mission)
+        self.env = self._shelf.pop() if self._shelf else as_parallel(mission.build(**(options or {})), mission.name)
         self._running = RunningDigest()
         self._infos: dict[Any, Mapping[str, Any]] = {}
         self.over = False
@@ -105,8 +106,11 @@ class Rollout:
         return {} if self.over else self._seen(observations)
 
     def close(self) -> None:
-        """Ends the environment."""
-        self.env.close()
+        """Ends the environment, or puts it by for another episode if the mission allows that."""
+        if self._shelf is not None and self.over:  # one that was left in mid-play is not trusted
+            self._shelf.append(self.env)
+        else:
+            self.env.close()
 
     def _end_if_due(self, ended: Mapping[Any, Any], cut: Mapping[Any, Any]) -> None:
         limit = self._mission.steps
@@ -131,6 +135,22 @@ def _numbers(info: Mapping[str, Any]) -> dict[str, float]:
         for name, value in info.items()
         if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     }
+
+
+# -- environments that serve again -------------------------------------------------------------------------
+
+_shelves: dict[str, list[Any]] = {}
+
+
+def _shelf(mission: Mission) -> list[Any]:
+    return _shelves.setdefault(f"{mission.name} {sorted(mission.options.items(), key=str)!r}", [])
+
+
+def close_shelves() -> None:
+    """Ends the environments that were put by in this process."""
+    while _shelves:
+        for env in _shelves.popitem()[1]:
+            env.close()
 
 
 # -- every kind of environment as one kind -----------------------------------------------------------------

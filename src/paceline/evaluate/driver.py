@@ -23,6 +23,7 @@ from paceline.evaluate.report import Report
 from paceline.evaluate.run import Job, Run
 from paceline.evaluate.spread import Played, Spread
 from paceline.evaluate.store import Store, read_episodes
+from paceline.rollout import close_shelves
 from paceline.seeds import sequence
 from paceline.team import Player, Setting
 from paceline.team.device import find_device
@@ -148,6 +149,7 @@ class Evaluation:
                 store.finish(report)
             return report
         finally:
+            close_shelves()
             if store is not None:
                 store.close()
 
