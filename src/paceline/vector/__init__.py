@@ -1,0 +1,8 @@
+"""Vector: many envs as one, a true `gymnasium.vector.VectorEnv` on the engine's ports.
+
+actions ──► rows in shared memory ──► Instance.step_rows, in place ──► observations, rewards, flags, infos
+"""
+
+from paceline.vector.env import PaceVectorEnv, make_vec
+
+__all__ = ["PaceVectorEnv", "make_vec"]

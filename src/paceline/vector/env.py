@@ -1,0 +1,382 @@
+"""The vector env itself: Gymnasium's face, the engine's ports behind it.
+
+step(actions) = step_async (rows in, ring) + step_wait (rows out, infos)      send / recv: the same for some of them
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_differing_spaces, batch_space, concatenate, create_empty_array, iterate
+
+from paceline.engine import Plan, Pool, Trace
+from paceline.errors import BadInput
+from paceline.seeds import seed_of
+from paceline.vector.infos import CELLS, InfoReader, Schema
+from paceline.vector.instance import Instance, Rules, Tasks
+from paceline.vector.leaves import Array, Writer, assembled, leaves
+
+Recipe = Callable[[], gymnasium.Env[Any, Any]]
+
+
+def make_vec(
+    env_fns: Sequence[Recipe] | str,
+    num_envs: int | None = None,
+    *,
+    seed: int | None = None,
+    plan: str | int | Plan = "auto",
+    autoreset: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+    observation_mode: str | tuple[Any, Any] = "same",
+    reseed: str | None = None,
+    tasks: Tasks | Sequence[Any] | None = None,
+    copy: bool = True,
+    check: bool = False,
+    deadline: float | None = None,
+    trace: Trace | None = None,
+    **options: Any,
+) -> PaceVectorEnv:
+    """Many envs as one `gymnasium.vector.VectorEnv`: what `SyncVectorEnv` gives, bit for bit, at any number of workers.
+
+    Args:
+        env_fns: A recipe per env, or the id of an env that Gymnasium knows.
+        num_envs: How many, if an id is given.
+        seed: For the first `reset()` that is given none, and the root of `reseed` and `tasks`; None: drawn once, here,
+            and kept in `seed`.
+        plan: Where the envs live: "auto", a backend, a number of workers (0: here), or a `Plan`.
+        autoreset: "NextStep", "SameStep" or "Disabled", as Gymnasium names them.
+        observation_mode: "same", "different", or a pair of spaces, as `SyncVectorEnv` takes it.
+        reseed: "episode": episodes that begin by themselves get seeds of their own, from (seed, env, episode).
+        tasks: What these episodes set up: a function of (env, episode, generator), or tasks to draw from.
+        copy: Whether arrays that are returned stay as they are; False: they are written again at the next step.
+        check: Whether observations must lie in their space, and hold no NaN.
+        deadline: Seconds that a step of an env may take before its worker is killed.
+        trace: Records where the time goes.
+        options: For `gymnasium.make`, if an id is given.
+
+    Raises:
+        BadInput: an option makes no sense.
+    """
+    if isinstance(env_fns, str):
+        if num_envs is None:
+            raise BadInput(f"make_vec({env_fns!r}) needs num_envs: how many of them?")
+        env_fns = [partial(gymnasium.make, env_fns, **options)] * num_envs
+    elif num_envs not in (None, len(env_fns)) or options:
+        raise BadInput("num_envs and options are for an env that is given by its id")
+    root = int(np.random.SeedSequence().generate_state(1, np.uint32)[0] >> 1) if seed is None else seed
+    rules = Rules(_mode(autoreset), root, _reseeds(reseed), _tasks(tasks), check)
+    return PaceVectorEnv(
+        env_fns, rules, Plan.parse(plan), observation_mode, copy, deadline, trace, seeded=seed is not None
+    )
+
+
+class PaceVectorEnv(VectorEnv[Any, Any, Any]):
+    """A vector of envs in a pool. Made by `make_vec`."""
+
+    def __init__(
+        self,
+        env_fns: Sequence[Recipe],
+        rules: Rules,
+        plan: Plan,
+        observation_mode: str | tuple[Any, Any],
+        copy: bool,
+        deadline: float | None,
+        trace: Trace | None,
+        *,
+        seeded: bool,
+    ) -> None:
+        if not env_fns:
+            raise BadInput("a vector needs at least one env")
+        self.num_envs, self.copy, self.seed = len(env_fns), copy, rules.seed
+        self._rules, self._seeded, self._begun = rules, seeded, False
+        self.pool = Pool(
+            [partial(Instance, make, number, rules) for number, make in enumerate(env_fns)],
+            backend=plan.backend,
+            workers=plan.workers if plan.workers is not None or plan.backend != "inline" else 1,
+            seed=rules.seed,
+            isolate=plan.isolate,
+            deadline=deadline,
+            trace=trace,
+        )
+        try:
+            self._open(observation_mode)
+        except BaseException:
+            self.pool.close()
+            raise
+
+    def _open(self, observation_mode: str | tuple[Any, Any]) -> None:
+        abouts = list(self.pool.call("about", record=False).values())
+        self.metadata = {**abouts[0]["metadata"], "autoreset_mode": self._rules.autoreset}
+        self.render_mode, self.spec = abouts[0]["render_mode"], abouts[0]["spec"]
+        self.single_action_space = abouts[0]["action_space"]
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._agree(observation_mode, abouts)
+        self._infos = InfoReader(self._schema, self._add_info)
+        actions, seen = leaves(self.single_action_space, "a"), leaves(self.single_observation_space, "o")
+        self._by_rows = actions is not None and seen is not None
+        self._actions, self._seen = actions or [], seen or []
+        self._writer = Writer(self._seen, self.single_observation_space, "an env")
+        self._alone = [None] * self.num_envs  # type: list[Any]
+        self._batch: Any = create_empty_array(self.single_observation_space, n=self.num_envs, fn=np.zeros)
+        self._waiting: Any = None
+        if self._by_rows:
+            self._bind()
+
+    def _agree(self, mode: str | tuple[Any, Any], abouts: list[dict[str, Any]]) -> None:
+        """Sees to it that the envs fit together, with the words of Gymnasium's `SyncVectorEnv`."""
+        spaces = [about["observation_space"] for about in abouts]
+        if isinstance(mode, tuple):
+            self.observation_space, self.single_observation_space = mode
+        elif mode in ("same", "different"):
+            self.single_observation_space = spaces[0]
+            same = mode == "same"
+            self.observation_space = batch_space(spaces[0], self.num_envs) if same else batch_differing_spaces(spaces)
+        else:
+            raise BadInput(f"observation_mode={mode!r}; give 'same', 'different', or a pair of spaces")
+        for number, (about, space) in enumerate(zip(abouts, spaces, strict=True)):
+            fits = (
+                space == self.single_observation_space
+                if mode == "same"
+                else _alike(space, self.single_observation_space)
+            )
+            if not fits:
+                raise RuntimeError(
+                    f"env {number} has the observation space {space}, and env 0 {self.single_observation_space}; "
+                    "if that is meant, give observation_mode='different'"
+                )
+            if about["action_space"] != self.single_action_space:
+                raise RuntimeError(
+                    f"env {number} has the action space {about['action_space']}, and env 0 {self.single_action_space}"
+                )
+
+    def _bind(self) -> None:
+        outputs: dict[str, Any] = {leaf.name: (leaf.shape, leaf.dtype) for leaf in self._seen}
+        outputs.update(reward=((), "<f8"), ended=((), "?"), cut=((), "?"), schema=((), "<i8"), cells=((CELLS,), "<f8"))
+        inputs = {leaf.name: (leaf.shape, leaf.dtype) for leaf in self._actions}
+        self._port = self.pool.port("step_rows", inputs, outputs)
+        self._out = self._port.outputs
+        self._views = assembled(self.single_observation_space, {leaf.path: self._out[leaf.name] for leaf in self._seen})
+        self._reads = self._gathering()
+
+    def _gathering(self) -> Callable[[], Any]:
+        """How a batch of observations is handed out: as views, or as copies."""
+        if not self.copy:
+            return lambda: self._views
+        if isinstance(self._views, np.ndarray):
+            return self._views.copy
+        return lambda: copy.deepcopy(self._views)
+
+    # -- Gymnasium's face -----------------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begins episodes: of all envs, or those in `options["reset_mask"]`; `options["tasks"]` has a task for each."""
+        options = dict(options) if options is not None else None
+        tasks = options.pop("tasks", None) if options else None
+        chosen = self._masked(options)
+        seeds = self._seeds(seed)
+        if tasks is not None and len(tasks) != self.num_envs:
+            raise BadInput(f"there are {len(tasks)} tasks for {self.num_envs} envs")
+        calls = {n: (seeds[n], options or None, None if tasks is None else (tasks[n],)) for n in chosen}
+        infos: dict[str, Any] = {}
+        for number, (observation, info) in self.pool.call("reset", calls).items():
+            self._take(number, observation)
+            infos = self._add_info(infos, info, number)
+        return self._observations(), infos
+
+    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        """Steps every env once."""
+        self.step_async(actions)
+        return self.step_wait()
+
+    def step_async(self, actions: Any) -> None:
+        """Asks every env to step; `step_wait` gives what came out."""
+        if self._by_rows:
+            self._put(actions, None)
+            self._port.post()
+        else:
+            each = list(iterate(self.action_space, actions))
+            self._waiting = self.pool.post("step", {number: (action,) for number, action in enumerate(each)})
+
+    def step_wait(self) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        """Waits for all envs that were asked to step."""
+        if not self._by_rows:
+            return self._told(self._waiting.wait())
+        port, out = self._port, self._out
+        envs = port.wait()
+        infos = self._infos.read(envs, out["schema"], out["cells"], port.extras)
+        return self._reads(), out["reward"].copy(), out["ended"].copy(), out["cut"].copy(), infos
+
+    def send(self, actions: Any, envs: Iterable[int] | None = None) -> None:
+        """Asks some envs to step, with an action each in that order; `recv` gives whoever is ready."""
+        if not self._by_rows:
+            raise BadInput("send and recv need spaces that come down to arrays; use step")
+        chosen = list(range(self.num_envs)) if envs is None else [int(env) for env in envs]
+        self._put(actions, chosen)
+        self._port.post(chosen)
+
+    def recv(self, batch_size: int | None = None, timeout: float | None = None) -> tuple[Any, Any, Any, Any, Any, Any]:
+        """Waits for `batch_size` of the envs that were sent to (None: all). Returns the numbers of the envs last.
+
+        Observations and all else have a row per env that is ready, in the order of the envs.
+        """
+        port, out = self._port, self._out
+        envs = port.wait(batch_size, timeout=timeout)
+        chosen = np.asarray(envs, np.intp)
+        infos = self._infos.read(envs, out["schema"], out["cells"], port.extras)
+        seen = assembled(
+            self.single_observation_space, {leaf.path: self._out[leaf.name][chosen] for leaf in self._seen}
+        )
+        return seen, out["reward"][chosen], out["ended"][chosen], out["cut"][chosen], infos, chosen
+
+    def render(self) -> tuple[Any, ...]:
+        """What every env draws."""
+        return tuple(self.pool.call("render", record=False).values())
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Calls a method of every env, or gives an attribute of each."""
+        return tuple(self.pool.call("ask", dict.fromkeys(range(self.num_envs), (name, args, kwargs))).values())
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """An attribute of every env."""
+        return self.call(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Sets an attribute of every env: a list or tuple has one value each."""
+        each = values if isinstance(values, list | tuple) else [values] * self.num_envs
+        if len(each) != self.num_envs:
+            raise ValueError(f"{len(each)} values for {self.num_envs} envs: give one each, or one for all")
+        self.pool.call("put", {number: (name, value) for number, value in enumerate(each)})
+
+    def set_tasks(self, tasks: Sequence[Any]) -> None:
+        """Gives every env a task, by its own `set_task`."""
+        if len(tasks) != self.num_envs:
+            raise BadInput(f"there are {len(tasks)} tasks for {self.num_envs} envs")
+        self.pool.call("ask", {number: ("set_task", (task,), {}) for number, task in enumerate(tasks)})
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Ends every env and every worker."""
+        self.pool.close()
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The seed of every env's own generator."""
+        return self.get_attr("np_random_seed")
+
+    @property  # type: ignore[misc]
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
+        """A copy of every env's own generator."""
+        return self.get_attr("np_random")
+
+    @property
+    def plan(self) -> Plan:
+        """Where the envs live, and why."""
+        return self.pool.plan
+
+    # -- small things ---------------------------------------------------------------------------------
+
+    def _put(self, actions: Any, chosen: list[int] | None) -> None:
+        rows: Any = slice(None) if chosen is None else chosen
+        if len(self._actions) == 1 and not self._actions[0].path:
+            _assign(self._port.inputs[self._actions[0].name], rows, actions)
+            return
+        for leaf in self._actions:
+            part = actions
+            for key in leaf.path:
+                part = part[key]
+            _assign(self._port.inputs[leaf.name], rows, part)
+
+    def _told(self, answers: Mapping[int, Any]) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        rewards, ended, cut = np.zeros(self.num_envs), np.zeros(self.num_envs, bool), np.zeros(self.num_envs, bool)
+        infos: dict[str, Any] = {}
+        for number, (observation, rewards[number], ended[number], cut[number], said) in answers.items():
+            self._alone[number] = observation
+            for info in said:
+                infos = self._add_info(infos, info, number)
+        return self._observations(), rewards, ended, cut, infos
+
+    def _take(self, number: int, observation: Any) -> None:
+        if self._by_rows:
+            self._writer.write([self._out[leaf.name][number, ...] for leaf in self._seen], observation, 0)
+        else:
+            self._alone[number] = observation
+
+    def _observations(self) -> Any:
+        if self._by_rows:
+            return self._reads()
+        self._batch = concatenate(self.single_observation_space, self._alone, self._batch)
+        return copy.deepcopy(self._batch) if self.copy else self._batch
+
+    def _masked(self, options: dict[str, Any] | None) -> list[int]:
+        if options is None or "reset_mask" not in options:
+            return list(range(self.num_envs))
+        mask = options.pop("reset_mask")
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
+            raise TypeError(f"options['reset_mask'] must be a NumPy array of bools, and is {mask!r}")
+        if mask.shape != (self.num_envs,) or not mask.any():
+            raise ValueError(f"options['reset_mask'] must have {self.num_envs} entries, one of them True: {mask}")
+        return [int(number) for number in np.flatnonzero(mask)]
+
+    def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
+        """What `SyncVectorEnv` makes of a seed; but where it would leave envs to chance, they get seeds from ours."""
+        first, self._begun = not self._begun, True
+        if seed is None:
+            if not first:
+                return [None] * self.num_envs
+            if self._seeded:
+                return [self.seed + number for number in range(self.num_envs)]
+            return [seed_of(self.seed, "env", number) & 0x7FFFFFFF for number in range(self.num_envs)]
+        if isinstance(seed, int | np.integer):
+            return [int(seed) + number for number in range(self.num_envs)]
+        if len(seed) != self.num_envs:
+            raise ValueError(f"there are {len(seed)} seeds for {self.num_envs} envs")
+        return [None if each is None else int(each) for each in seed]
+
+    def _schema(self, env: int, number: int) -> Schema:
+        found: Schema = self.pool.call("schema", {env: (number,)}, record=False)[env]
+        return found
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether two spaces lie in the same arrays, whatever their bounds."""
+    found = leaves(a, "")
+    return type(a) is type(b) if found is None else found == leaves(b, "")
+
+
+def _assign(rows: Array, where: Any, values: Any) -> None:
+    array = np.asarray(values)
+    target = rows[where].shape if not isinstance(where, slice) else rows.shape
+    if array.shape != target or not np.can_cast(array.dtype, rows.dtype, "same_kind"):
+        raise BadInput(f"actions of shape {array.shape} and type {array.dtype}; needed are {target} and {rows.dtype}")
+    rows[where] = array
+
+
+def _mode(given: str | AutoresetMode) -> AutoresetMode:
+    if isinstance(given, AutoresetMode):
+        return given
+    for mode in AutoresetMode:
+        if given.lower().replace("_", "").replace("-", "") == mode.value.lower():
+            return mode
+    raise BadInput(f"autoreset={given!r}; give one of {', '.join(mode.value for mode in AutoresetMode)}")
+
+
+def _reseeds(given: str | None) -> bool:
+    if given not in (None, "episode"):
+        raise BadInput(f"reseed={given!r}; give 'episode', or leave it away")
+    return given == "episode"
+
+
+def _tasks(given: Tasks | Sequence[Any] | None) -> Tasks | None:
+    if given is None or callable(given):
+        return given
+    return partial(_drawn, list(given))
+
+
+def _drawn(tasks: list[Any], env: int, episode: int, rng: np.random.Generator) -> Any:
+    return tasks[int(rng.integers(len(tasks)))]

@@ -1,0 +1,112 @@
+"""Infos: numbers in rows of shared memory, everything else by message; Gymnasium's vector form comes out.
+
+{"x": 1.5, "alive": True} ── schema (("x", float), ("alive", bool)), known by number ──► 8-byte cells
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Schema = tuple[tuple[str, type], ...]
+
+CELLS = 24
+"""How many numbers an env may give in a step without a message."""
+
+SENT = -1
+"""In place of a number: the info comes by message."""
+
+_WHOLE = (int, bool, np.int64, np.int32, np.int16, np.int8, np.uint8, np.uint16, np.uint32)
+_BROKEN = (float, np.float64, np.float32, np.float16)
+_LIMIT = 1 << 63
+
+
+class InfoWriter:
+    """An env's side: fills cells and says by a number what they mean, or that the info must be sent."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Schema, int] = {}
+        self._schemas: dict[int, Schema] = {}
+
+    def write(self, info: Mapping[str, Any], cells: Array) -> int:
+        """Writes an info. Returns the number of its schema; 0: it is empty, -1: it must be sent."""
+        if not info:
+            return 0
+        if len(info) > CELLS:
+            return SENT
+        whole = cells.view(np.int64)
+        schema = []
+        for place, (key, value) in enumerate(info.items()):
+            kind = type(value)
+            if kind in _BROKEN:
+                cells[place] = value
+            elif kind in _WHOLE and -_LIMIT <= value < _LIMIT:
+                whole[place] = value
+            else:
+                return SENT
+            schema.append((key, kind))
+        return self._number(tuple(schema))
+
+    def schema(self, number: int) -> Schema:
+        """What a number means."""
+        return self._schemas[number]
+
+    def _number(self, schema: Schema) -> int:
+        number = self._numbers.get(schema)
+        if number is None:
+            # From what it says, not from when it was first seen: a rebuilt env must use the same numbers.
+            number = self._numbers[schema] = 1 + zlib.crc32(repr(schema).encode())
+            self._schemas[number] = schema
+        return number
+
+
+class InfoReader:
+    """The caller's side: puts the infos of all envs together as Gymnasium does.
+
+    Args:
+        ask: Gives the schema of an env's number.
+        add: Gymnasium's own way to add one env's info.
+    """
+
+    def __init__(self, ask: Callable[[int, int], Schema], add: Callable[[dict[str, Any], Any, int], Any]) -> None:
+        self._schemas: dict[int, Schema] = {0: ()}
+        self._ask, self._add = ask, add
+
+    def read(self, envs: Sequence[int], numbers: Array, cells: Array, sent: Mapping[int, Any]) -> dict[str, Any]:
+        """The infos of these envs; `sent` holds those that came by message, to be added in their order."""
+        if not sent and not numbers.any():
+            return {}
+        if not sent and len(envs) == len(numbers) and (numbers == numbers[0]).all():
+            return _columns(self._schema(0, int(numbers[0])), cells)
+        infos: dict[str, Any] = {}
+        for env in envs:
+            for info in sent[env] if env in sent else [self._single(env, int(numbers[env]), cells[env])]:
+                infos = self._add(infos, info, env)
+        return infos
+
+    def _schema(self, env: int, number: int) -> Schema:
+        if number not in self._schemas:
+            self._schemas[number] = self._ask(env, number)
+        return self._schemas[number]
+
+    def _single(self, env: int, number: int, cells: Array) -> dict[str, Any]:
+        whole = cells.view(np.int64)
+        return {
+            key: kind(cells[place]) if kind in _BROKEN else kind(whole[place])
+            for place, (key, kind) in enumerate(self._schema(env, number))
+        }
+
+
+def _columns(schema: Schema, cells: Array) -> dict[str, Any]:
+    """All envs have given the same: a column each, and a mask of ones."""
+    infos: dict[str, Any] = {}
+    whole = cells.view(np.int64)
+    for place, (key, kind) in enumerate(schema):
+        column = cells if kind in _BROKEN else whole
+        infos[key] = column[:, place].astype(kind)
+        infos[f"_{key}"] = np.ones(len(cells), np.bool_)
+    return infos
