@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_differing_spaces, batch_space, concaten
 from paceline.engine import Plan, Pool, Trace
 from paceline.errors import BadInput
 from paceline.seeds import seed_of
-from paceline.vector.infos import CELLS, InfoReader, Schema
+from paceline.vector.infos import TAIL, InfoReader, Schema
 from paceline.vector.instance import Instance, Rules, Tasks
 from paceline.vector.leaves import Array, Writer, assembled, leaves
 
@@ -156,10 +156,10 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _bind(self) -> None:
         outputs: dict[str, Any] = {leaf.name: (leaf.shape, leaf.dtype) for leaf in self._seen}
-        outputs.update(reward=((), "<f8"), ended=((), "?"), cut=((), "?"), schema=((), "<i8"), cells=((CELLS,), "<f8"))
+        outputs["tail"] = (TAIL,), "<f8"
         inputs = {leaf.name: (leaf.shape, leaf.dtype) for leaf in self._actions}
         self._port = self.pool.port("step_rows", inputs, outputs)
-        self._out = self._port.outputs
+        self._out, self._tails = self._port.outputs, self._port.outputs["tail"]
         self._views = assembled(self.single_observation_space, {leaf.path: self._out[leaf.name] for leaf in self._seen})
         self._reads = self._gathering()
 
@@ -208,10 +208,10 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         """Waits for all envs that were asked to step."""
         if not self._by_rows:
             return self._told(self._waiting.wait())
-        port, out = self._port, self._out
+        port, tails = self._port, self._tails
         envs = port.wait()
-        infos = self._infos.read(envs, out["schema"], out["cells"], port.extras)
-        return self._reads(), out["reward"].copy(), out["ended"].copy(), out["cut"].copy(), infos
+        infos = self._infos.read(envs, tails, port.extras)
+        return self._reads(), tails[:, 0].copy(), tails[:, 1] != 0, tails[:, 2] != 0, infos
 
     def send(self, actions: Any, envs: Iterable[int] | None = None) -> None:
         """Asks some envs to step, with an action each in that order; `recv` gives whoever is ready."""
@@ -226,14 +226,15 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
 
         Observations and all else have a row per env that is ready, in the order of the envs.
         """
-        port, out = self._port, self._out
+        port = self._port
         envs = port.wait(batch_size, timeout=timeout)
         chosen = np.asarray(envs, np.intp)
-        infos = self._infos.read(envs, out["schema"], out["cells"], port.extras)
+        infos = self._infos.read(envs, self._tails, port.extras)
+        tails = self._tails[chosen]
         seen = assembled(
             self.single_observation_space, {leaf.path: self._out[leaf.name][chosen] for leaf in self._seen}
         )
-        return seen, out["reward"][chosen], out["ended"][chosen], out["cut"][chosen], infos, chosen
+        return seen, tails[:, 0], tails[:, 1] != 0, tails[:, 2] != 0, infos, chosen
 
     def render(self) -> tuple[Any, ...]:
         """What every env draws."""
@@ -350,11 +351,18 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 def _assign(rows: Array, where: Any, values: Any) -> None:
+    if type(values) is np.ndarray and isinstance(where, slice) and _fits(values, rows):
+        rows[...] = values
+        return
     array = np.asarray(values)
     target = rows[where].shape if not isinstance(where, slice) else rows.shape
     if array.shape != target or not np.can_cast(array.dtype, rows.dtype, "same_kind"):
         raise BadInput(f"actions of shape {array.shape} and type {array.dtype}; needed are {target} and {rows.dtype}")
     rows[where] = array
+
+
+def _fits(values: Array, rows: Array) -> bool:
+    return bool(values.dtype == rows.dtype) and values.shape == rows.shape
 
 
 def _mode(given: str | AutoresetMode) -> AutoresetMode:

@@ -14,8 +14,10 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 Schema = tuple[tuple[str, type], ...]
 
-CELLS = 24
-"""How many numbers an env may give in a step without a message."""
+HEAD, CELLS = 4, 24
+"""The tail of an env's rows: reward, two flags and the number of a schema; then the numbers of its info."""
+
+TAIL = HEAD + CELLS
 
 SENT = -1
 """In place of a number: the info comes by message."""
@@ -76,15 +78,15 @@ class InfoReader:
         self._schemas: dict[int, Schema] = {0: ()}
         self._ask, self._add = ask, add
 
-    def read(self, envs: Sequence[int], numbers: Array, cells: Array, sent: Mapping[int, Any]) -> dict[str, Any]:
+    def read(self, envs: Sequence[int], tails: Array, sent: Mapping[int, Any]) -> dict[str, Any]:
         """The infos of these envs; `sent` holds those that came by message, to be added in their order."""
-        if not sent and not numbers.any():
-            return {}
-        if not sent and len(envs) == len(numbers) and (numbers == numbers[0]).all():
-            return _columns(self._schema(0, int(numbers[0])), cells)
+        numbers = tails.view(np.int64)[:, HEAD - 1].tolist()
+        cells = tails[:, HEAD:]
+        if not sent and len(envs) == len(numbers) and numbers.count(numbers[0]) == len(numbers):
+            return _columns(self._schema(0, numbers[0]), cells) if numbers[0] else {}
         infos: dict[str, Any] = {}
         for env in envs:
-            for info in sent[env] if env in sent else [self._single(env, int(numbers[env]), cells[env])]:
+            for info in sent[env] if env in sent else [self._single(env, numbers[env], cells[env])]:
                 infos = self._add(infos, info, env)
         return infos
 

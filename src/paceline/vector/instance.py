@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 
 from paceline.engine import Anew
 from paceline.seeds import seed_of, sequence
-from paceline.vector.infos import SENT, InfoWriter, Schema
+from paceline.vector.infos import HEAD, SENT, TAIL, InfoWriter, Schema
 from paceline.vector.leaves import Array, Writer, leaves, reader
 
 Tasks = Callable[[int, int, np.random.Generator], Any]
@@ -41,6 +41,31 @@ class Rules:
     check: bool = False
 
 
+class Rows:
+    """The rows of one env, in the forms that are quickest to use; a port gives the same ones at every step."""
+
+    def __init__(self, rows: Sequence[Array], actions: int) -> None:
+        self.actions, self.seen, self.tail = rows[:actions], rows[actions:-1], rows[-1]
+        self.cells = self.tail[HEAD:]
+        self._numbers: Any = self.tail.data
+        self._whole: Any = self.tail.view(np.int64).data
+        self.schema: int | None = None
+
+    def put(self, reward: Any, ended: bool, cut: bool) -> None:
+        """Writes reward and flags."""
+        numbers = self._numbers
+        try:
+            numbers[0] = reward
+        except TypeError:  # an array with one number in it, say
+            numbers[0] = float(np.asarray(reward, np.float64).reshape(()))
+        numbers[1], numbers[2] = ended, cut
+
+    def set_schema(self, number: int) -> None:
+        """Says what the cells mean; they go on meaning it until the next time."""
+        self.schema = number
+        self._whole[3] = number
+
+
 class Instance:
     """An env, and the rules by which it begins again.
 
@@ -56,6 +81,7 @@ class Instance:
         self._over = False
         self._episode = self._step = 0
         self._infos = InfoWriter()
+        self._rows = Rows([np.zeros(TAIL)], 0)  # until there is a port
         actions, seen = leaves(self._env.action_space, "a") or [], leaves(self._env.observation_space, "o") or []
         self._actions = len(actions)
         self._read = reader(self._env.action_space, actions)
@@ -113,18 +139,33 @@ class Instance:
     # -- steps ----------------------------------------------------------------------------------------
 
     def step_rows(self, *rows: Array) -> Any:
-        """Steps on rows: actions in; observation, reward, flags and the numbers of the info out.
+        """Steps on rows: actions in; observation, reward, flags and the numbers of the info out. Hot.
 
         Returns the infos that fit into no row, if there are any.
         """
-        reward, ended, cut, schema, cells = rows[-5:]
-        began = self._episode
-        observation, reward[...], ended[...], cut[...], infos = self._advance(self._read(rows[: self._actions]))
-        self._writer.write(rows[self._actions : -5], observation, self._step)
-        number = self._infos.write(infos[0], cells) if len(infos) == 1 else SENT
-        schema[...] = number
+        mine = self._rows
+        if rows[-1] is not mine.tail:
+            mine = self._rows = Rows(rows, self._actions)
+        if self._over:
+            return self._write(mine, *self._after_the_end())
+        self._step += 1
+        observation, reward, ended, cut, info = self._env.step(self._read(mine.actions))
+        if ended or cut or info:
+            return self._write(mine, *self._judged(observation, reward, ended, cut, info))
+        self._writer.write(mine.seen, observation, self._step)
+        mine.put(reward, False, False)
+        if mine.schema != 0:
+            mine.set_schema(0)
+        return None
+
+    def _write(self, mine: Rows, observation: Any, reward: Any, ended: bool, cut: bool, infos: Infos) -> Any:
+        self._writer.write(mine.seen, observation, self._step)
+        mine.put(reward, ended, cut)
+        number = self._infos.write(infos[0], mine.cells) if len(infos) == 1 else SENT
+        if number != mine.schema:
+            mine.set_schema(number)
         told = infos if number == SENT else None
-        if self._rules.reseed and self._episode != began:
+        if self._rules.reseed and self._step == 0:
             return Anew(told, state=("episode", self._episode))
         return told
 
@@ -134,25 +175,30 @@ class Instance:
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Infos]:
         """The same by message, for spaces that fit into no row."""
-        return self._advance(action)
-
-    def _advance(self, action: Any) -> tuple[Any, Any, Any, Any, Infos]:
-        mode = self._rules.autoreset
-        if self._over and mode == AutoresetMode.NEXT_STEP:
-            self._over = False
-            observation, info = self._begin_again()
-            return observation, 0.0, False, False, [info]
-        assert not self._over, f"env {self._number} is stepped after its episode has ended: reset it first"
+        if self._over:
+            return self._after_the_end()
         self._step += 1
-        observation, reward, ended, cut, info = self._env.step(action)
+        return self._judged(*self._env.step(action))
+
+    def _judged(
+        self, observation: Any, reward: Any, ended: Any, cut: Any, info: dict[str, Any]
+    ) -> tuple[Any, Any, bool, bool, Infos]:
+        """What a step comes to: if it was the last of an episode, the mode says what happens."""
         if not (ended or cut):
-            return observation, reward, ended, cut, [info]
-        if mode == AutoresetMode.SAME_STEP:
+            return observation, reward, False, False, [info]
+        if self._rules.autoreset == AutoresetMode.SAME_STEP:
             final = {"final_obs": observation, "final_info": info}
             observation, info = self._begin_again()
-            return observation, reward, ended, cut, [final, info]
+            return observation, reward, bool(ended), bool(cut), [final, info]
         self._over = True
-        return observation, reward, ended, cut, [info]
+        return observation, reward, bool(ended), bool(cut), [info]
+
+    def _after_the_end(self) -> tuple[Any, Any, bool, bool, Infos]:
+        again = self._rules.autoreset == AutoresetMode.NEXT_STEP
+        assert again, f"env {self._number} is stepped after its episode has ended: reset it first"
+        self._over = False
+        observation, info = self._begin_again()
+        return observation, 0.0, False, False, [info]
 
     # -- the rest -------------------------------------------------------------------------------------
 

@@ -98,6 +98,11 @@ class Writer:
         Raises:
             BadInput: a part is missing, or has another shape or kind than its space; names env, step and value.
         """
+        if self._plain and type(value) is np.ndarray and not self._check:
+            row = rows[0]
+            if value.dtype == row.dtype and value.shape == row.shape:
+                row[...] = value
+                return
         if self._check and (not self._space.contains(value) or _has_nan(value)):
             raise BadInput(self._complaint(value, step))
         if self._plain:
