@@ -183,7 +183,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         seeds = self._seeds(seed)
         if tasks is not None and len(tasks) != self.num_envs:
             raise BadInput(f"there are {len(tasks)} tasks for {self.num_envs} envs")
-        calls = {n: (seeds[n], options or None, None if tasks is None else (tasks[n],)) for n in chosen}
+        calls = {n: (seeds[n], options, None if tasks is None else (tasks[n],)) for n in chosen}
         infos: dict[str, Any] = {}
         for number, (observation, info) in self.pool.call("reset", calls).items():
             self._take(number, observation)

@@ -1,0 +1,299 @@
+"""make_vec against Gymnasium's SyncVectorEnv, which we did not write: everything must be equal, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from envs import Count, Sampler, Settable
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers.vector import NormalizeObservation, RecordEpisodeStatistics
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paceline import BadInput
+from paceline.vector import make_vec
+
+PLANS: dict[str, Any] = {"inline": 0, "thread": "thread", "process": 2}
+
+
+def same(ours: Any, theirs: Any, where: str = "") -> None:
+    """Fails where two results differ: types of containers, dtypes, shapes, bytes."""
+    if isinstance(theirs, dict):
+        assert set(ours) == set(theirs), where
+        for key in theirs:
+            same(ours[key], theirs[key], f"{where}/{key}")
+    elif isinstance(theirs, tuple | list):
+        assert len(ours) == len(theirs), where
+        for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            same(a, b, f"{where}/{number}")
+    elif isinstance(theirs, np.ndarray) and theirs.dtype == object:
+        same(list(ours), list(theirs), where)
+    elif isinstance(theirs, np.ndarray | np.generic):
+        assert np.asarray(ours).dtype == theirs.dtype, where
+        assert np.asarray(ours).tobytes() == theirs.tobytes(), where
+    elif hasattr(theirs, "nodes"):
+        same(tuple(ours), tuple(theirs), where)
+    else:
+        assert ours == theirs, where
+
+
+def both(fns: list[Callable[[], Any]], mode: AutoresetMode, plan: Any, **options: Any) -> tuple[Any, Any]:
+    return make_vec(fns, plan=plan, autoreset=mode, **options), SyncVectorEnv(fns, autoreset_mode=mode)
+
+
+def compare(ours: Any, theirs: Any, steps: int, seed: int, disturb: Callable[[int], None] = lambda _: None) -> None:
+    same(ours.reset(seed=seed), theirs.reset(seed=seed))
+    theirs.action_space.seed(seed)
+    for turn in range(steps):
+        actions = theirs.action_space.sample()
+        disturb(turn)
+        expected = theirs.step(actions)
+        same(ours.step(actions), expected, f"step {turn}")
+        over = expected[2] | expected[3]
+        if theirs.autoreset_mode == AutoresetMode.DISABLED and over.any():
+            # Their options are popped in place, so each gets a mask of its own.
+            same(ours.reset(options={"reset_mask": over.copy()}), theirs.reset(options={"reset_mask": over.copy()}))
+
+
+@pytest.fixture(params=PLANS)
+def plan(request: pytest.FixtureRequest) -> Any:
+    return PLANS[request.param]
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_cartpole_is_the_same_in_every_mode(plan: Any, mode: AutoresetMode) -> None:
+    ours, theirs = both([lambda: gymnasium.make("CartPole-v1")] * 5, mode, plan)
+    with ours.pool:
+        compare(ours, theirs, 120, seed=3)
+
+
+LEAVES = st.sampled_from(
+    [
+        spaces.Box(-1, 1, (3,), np.float32),
+        spaces.Box(0, 255, (2, 2, 3), np.uint8),
+        spaces.Box(-1, 1, (), np.float64),
+        spaces.Discrete(4),
+        spaces.Discrete(3, start=-1),
+        spaces.MultiDiscrete([3, 4]),
+        spaces.MultiBinary((2, 2)),
+    ]
+)
+ODD = st.sampled_from(
+    [
+        spaces.Text(5),
+        spaces.Sequence(spaces.Discrete(3)),
+        spaces.Graph(spaces.Box(-1, 1, (2,)), spaces.Discrete(2)),
+        spaces.OneOf([spaces.Discrete(2), spaces.Box(-1, 1, (2,))]),
+    ]
+)
+
+
+def nested(leaf: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    parts = st.lists(leaf, min_size=1, max_size=3)
+    return (
+        leaf
+        | parts.map(lambda found: spaces.Tuple(found))
+        | parts.map(lambda found: spaces.Dict({f"part {number}": part for number, part in enumerate(found)}))
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seen=nested(LEAVES) | nested(LEAVES | ODD),
+    actions=nested(LEAVES),
+    mode=st.sampled_from(AutoresetMode),
+    plan=st.sampled_from([0, 1, 2]),
+    infos=st.sampled_from(["none", "numbers", "some"]),
+    envs=st.integers(1, 4),
+    seed=st.integers(0, 1000),
+    kills=st.sets(st.integers(0, 19), max_size=2),
+)
+def test_any_spaces_modes_seeds_and_kills_are_the_same(
+    seen: Any, actions: Any, mode: AutoresetMode, plan: int, infos: str, envs: int, seed: int, kills: set[int]
+) -> None:
+    ours, theirs = both([partial(Sampler, seen, actions, infos)] * envs, mode, plan)
+
+    def disturb(turn: int) -> None:
+        if turn in kills and plan:
+            os.kill(ours.pool.workers[0].pid, signal.SIGKILL)
+
+    with ours.pool:
+        compare(ours, theirs, 20, seed, disturb)
+
+
+def test_spaces_and_metadata_are_those_of_gymnasium(plan: Any) -> None:
+    fns = [partial(Sampler, spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=spaces.Discrete(3)), spaces.Discrete(2))] * 3
+    ours, theirs = both(fns, AutoresetMode.SAME_STEP, plan)
+    with ours.pool:
+        for name in ("observation_space", "action_space", "single_observation_space", "single_action_space"):
+            assert getattr(ours, name) == getattr(theirs, name)
+        assert ours.metadata == theirs.metadata
+        assert (ours.num_envs, ours.render_mode) == (3, "rgb_array")
+        ours.reset(seed=1)
+        theirs.reset(seed=1)
+        same(ours.render(), theirs.render())
+        same(ours.call("double", 4), theirs.call("double", 4))
+        ours.set_attr("mood", [1.0, 2.0, 3.0])
+        assert ours.get_attr("mood") == (1.0, 2.0, 3.0)
+        assert ours.np_random_seed == theirs.np_random_seed
+
+
+def test_wrappers_of_gymnasium_work_on_top(plan: Any) -> None:
+    fns = [lambda: gymnasium.make("CartPole-v1")] * 3
+    ours, theirs = both(fns, AutoresetMode.NEXT_STEP, plan)
+    with ours.pool:
+        a, b = (NormalizeObservation(RecordEpisodeStatistics(env)) for env in (ours, theirs))
+        same(a.reset(seed=5), b.reset(seed=5))
+        for turn in range(80):
+            actions = np.full(3, turn % 2)
+            mine, his = a.step(actions), b.step(actions)
+            mine[4].get("episode", {}).pop("t", None), his[4].get("episode", {}).pop("t", None)  # wall time
+            same(mine, his)
+
+
+@pytest.mark.parametrize("wrong", ["none", "scalar", "long"])
+def test_what_does_not_fit_its_space_is_named(plan: Any, wrong: str) -> None:
+    ours = make_vec([partial(Count, 0), partial(Count, 1, wrong)], plan=plan)
+    with ours.pool:
+        ours.reset(seed=0)
+        ours.step(np.zeros(2, int))
+        ours.step(np.zeros(2, int))
+        with pytest.raises(BadInput, match="env 1 showed at step 3"):
+            ours.step(np.zeros(2, int))
+
+
+def test_nan_is_found_if_asked_for(plan: Any) -> None:
+    ours = make_vec([partial(Count, 0, "nan")], plan=plan, check=True)
+    with ours.pool:
+        ours.reset(seed=0)
+        ours.step(np.zeros(1, int))
+        ours.step(np.zeros(1, int))
+        with pytest.raises(BadInput, match="nan"):
+            ours.step(np.zeros(1, int))
+
+
+def test_an_env_that_raises_raises_as_itself(plan: Any) -> None:
+    ours = make_vec([partial(Count, 0), partial(Count, 1, "raise")], plan=plan)
+    with ours.pool:
+        ours.reset(seed=0)
+        ours.step(np.zeros(2, int))
+        ours.step(np.zeros(2, int))
+        with pytest.raises(ValueError, match="env 1 has had enough"):
+            ours.step(np.zeros(2, int))
+
+
+def test_actions_of_the_wrong_kind_are_refused(plan: Any) -> None:
+    ours = make_vec([partial(Count, 0)] * 2, plan=plan)
+    with ours.pool:
+        ours.reset(seed=0)
+        for bad in (np.zeros(3, int), np.zeros(2), [[0, 0]], 0):
+            with pytest.raises(BadInput, match="actions"):
+                ours.step(bad)
+        ours.step([1, 1])
+
+
+def trajectory(plan: Any, **options: Any) -> list[Any]:
+    ours = make_vec([partial(Count, n) for n in range(3)], plan=plan, seed=4, **options)
+    with ours.pool:
+        seen = [ours.reset()]
+        return seen + [ours.step(np.zeros(3, int)) for _ in range(20)]
+
+
+def test_episodes_with_seeds_of_their_own_survive_a_death() -> None:
+    expected = trajectory(0, reseed="episode")
+    ours = make_vec([partial(Count, n) for n in range(3)], plan=2, seed=4, reseed="episode")
+    with ours.pool:
+        same(ours.reset(), expected[0])
+        for turn, each in enumerate(expected[1:]):
+            if turn % 5 == 4:
+                os.kill(ours.pool.workers[turn % 2].pid, signal.SIGKILL)
+            same(ours.step(np.zeros(3, int)), each, f"step {turn}")
+    seeded = [each[0].tobytes() for each in expected]
+    assert len(set(seeded)) == len(seeded)
+
+
+def test_tasks_follow_env_and_episode(plan: Any) -> None:
+    def infos(plan: Any) -> list[Any]:
+        ours = make_vec([partial(Settable, n) for n in range(3)], plan=plan, seed=4, tasks=[10, 20, 30, 40])
+        with ours.pool:
+            _, first = ours.reset(options={"tasks": [1, 2, 3]})
+            ours.set_tasks([5, 6, 7])
+            kept = ours.get_attr("task")
+            later = [ours.step(np.zeros(3, int))[4].get("task") for _ in range(20)]
+            return [first["task"], kept, [task for task in later if task is not None]]
+
+    first, kept, later = infos(plan)
+    assert first.tolist() == [1, 2, 3]
+    assert kept == (5, 6, 7)
+    assert len(later) == 2
+    assert {int(task) for tasks in later for task in tasks} <= {10, 20, 30, 40}
+    same([first, kept, later], infos(0))
+
+
+def test_a_task_without_a_setter_is_an_option() -> None:
+    ours = make_vec([partial(Count, n) for n in range(2)], plan=0, seed=1)
+    with ours.pool:
+        assert ours.reset(options={"tasks": ["left", "right"]})[1]["task"].tolist() == ["left", "right"]
+
+
+def test_without_a_seed_the_entropy_is_kept() -> None:
+    first = make_vec([partial(Count, n) for n in range(2)], plan=0)
+    with first.pool:
+        seen = first.reset()
+    again = make_vec([partial(Count, n) for n in range(2)], plan=0)
+    with again.pool:
+        assert again.seed != first.seed
+        assert again.reset()[0].tobytes() != seen[0].tobytes()
+
+
+def test_whoever_is_ready_may_be_taken_first(plan: Any) -> None:
+    ours = make_vec([partial(Count, n) for n in range(4)], plan=plan)
+    expected: dict[int, list[bytes]] = {n: [] for n in range(4)}
+    theirs = SyncVectorEnv([partial(Count, n) for n in range(4)])
+    theirs.reset(seed=2)
+    for _ in range(12):
+        for env, row in enumerate(theirs.step(np.zeros(4, int))[0]):
+            expected[env].append(row.tobytes())
+    with ours.pool:
+        ours.reset(seed=2)
+        found: dict[int, list[bytes]] = {n: [] for n in range(4)}
+        ours.send(np.zeros(4, int))
+        while min(len(rows) for rows in found.values()) < 12:
+            seen, rewards, _, _, _, envs = ours.recv(2)
+            assert len(seen) == len(rewards) == len(envs) >= 2
+            for env, row in zip(envs, seen, strict=True):
+                found[env].append(row.tobytes())
+            ours.send(np.zeros(len(envs), int), envs)
+        assert {env: rows[:12] for env, rows in found.items()} == expected
+
+
+def test_without_copies_arrays_are_written_again(plan: Any) -> None:
+    ours = make_vec([partial(Count, 0)] * 2, plan=plan, copy=False)
+    with ours.pool:
+        ours.reset(seed=0)
+        first = ours.step(np.zeros(2, int))[0]
+        assert first[0, 0] == 1
+        ours.step(np.zeros(2, int))
+        assert first[0, 0] == 2
+
+
+def test_an_id_will_do() -> None:
+    with make_vec("CartPole-v1", 3, plan=0, seed=1).pool as pool:
+        assert len(pool.workers) == 1
+    with pytest.raises(BadInput, match="how many"):
+        make_vec("CartPole-v1")
+    for options, words in (
+        ({"autoreset": "later"}, "NextStep"),
+        ({"reseed": "often"}, "episode"),
+        ({"plan": -1}, "plan"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            make_vec("CartPole-v1", 2, **options)
