@@ -31,8 +31,8 @@ def is_gymnasium(target: str) -> bool:
     return target.startswith("gym:") or not colon or bool(_VERSIONED.search(name))
 
 
-def load(target: str, what: str = "a function without parameters that makes an env") -> Callable[..., Any]:
-    """Gives the callable that file.py:name or package.module:name is.
+def load(target: str, what: str = "a function without parameters that makes an env", *kinds: type) -> Any:
+    """Gives the callable that file.py:name or package.module:name is; or something else, of one of these kinds.
 
     Raises:
         BadInput: there is none; says what there is.
@@ -40,9 +40,9 @@ def load(target: str, what: str = "a function without parameters that makes an e
     where, _, name = target.rpartition(":")
     module = _file(Path(where), target) if where.endswith(".py") else import_module(where, target)
     found = _attribute(module, name, where)
-    if not callable(found):
+    if not callable(found) and not isinstance(found, kinds):
         raise BadInput(f"{name!r} in {where} is a {type(found).__name__}, which cannot be called: name {what}")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 # -- Gymnasium -----------------------------------------------------------------------------------------

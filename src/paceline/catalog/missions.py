@@ -76,7 +76,7 @@ def _named(name: str) -> Mission:
     if name.startswith("pz:"):
         return Mission(name, partial(make_pettingzoo, _pettingzoo(name.removeprefix("pz:"))))
     if ":" in name and not is_gymnasium(name):
-        made = load(name, "a function that makes an env")
+        made = load(name, "a function that makes an env, or a Mission", Mission)
         return replace(made, name=name) if isinstance(made, Mission) else Mission(name, made)
     close = difflib.get_close_matches(name, known, n=3)
     hint = f"; close to it: {', '.join(close)}" if close else ""

@@ -80,7 +80,8 @@ def _factory(name: str) -> Callable[..., Any]:
     if name.startswith("torch:"):
         return partial(Module, make=load(name.removeprefix("torch:"), "a torch module"))
     if ":" in name:
-        return load(name, "a policy, or a function that makes one")
+        made: Callable[..., Any] = load(name, "a policy, or a function that makes one")
+        return made
     close = difflib.get_close_matches(name, known, n=3)
     raise BadInput(
         f"there is no policy {name!r}{f'; close to it: {chr(44).join(close)}' if close else ''}; give {_FORMS}"
