@@ -91,6 +91,18 @@ def _file(path: Path, target: str) -> ModuleType:
     return import_module(path.stem, target)
 
 
+def load_entry_point(point: Any, group: str) -> Any:
+    """Gives what another package has put under a name; what is wrong with that package is told with its name."""
+    try:
+        return point.load()
+    except Exception as error:
+        package = point.dist.name if point.dist is not None else point.value
+        raise BadInput(
+            f"{point.name!r} of the package {package} ({group}: {point.value}) cannot be loaded: "
+            f"{type(error).__name__}: {error}; repair or uninstall that package"
+        ) from error
+
+
 def import_module(name: str, target: str) -> ModuleType:
     """Imports a module; what goes wrong is told as the user's mistake that it is."""
     try:
