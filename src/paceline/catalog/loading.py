@@ -32,8 +32,8 @@ def is_gymnasium(target: str) -> bool:
     return target.startswith("gym:") or not colon or bool(_VERSIONED.search(name))
 
 
-def load(target: str, what: str = "a function without parameters that makes an env") -> Callable[..., Any]:
-    """Gives the callable that file.py:name or package.module:name is.
+def load(target: str, what: str = "a function without parameters that makes an env", *kinds: type) -> Any:
+    """Gives the callable that file.py:name or package.module:name is; or something else, of one of these kinds.
 
     Raises:
         BadInput: there is none; says what there is.
@@ -41,9 +41,9 @@ def load(target: str, what: str = "a function without parameters that makes an e
     where, _, name = target.rpartition(":")
     module = _file(Path(where), target) if where.endswith(".py") else import_module(where, target)
     found = _attribute(module, name, where)
-    if not callable(found):
+    if not callable(found) and not isinstance(found, kinds):
         raise BadInput(f"{name!r} in {where} is a {type(found).__name__}, which cannot be called: name {what}")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 # -- Gymnasium -----------------------------------------------------------------------------------------
@@ -90,6 +90,18 @@ def _file(path: Path, target: str) -> ModuleType:
     sys.path.insert(0, str(path.parent))
     importlib.invalidate_caches()
     return import_module(path.stem, target)
+
+
+def load_entry_point(point: Any, group: str) -> Any:
+    """Gives what another package has put under a name; what is wrong with that package is told with its name."""
+    try:
+        return point.load()
+    except Exception as error:
+        package = point.dist.name if point.dist is not None else point.value
+        raise BadInput(
+            f"{point.name!r} of the package {package} ({group}: {point.value}) cannot be loaded: "
+            f"{type(error).__name__}: {error}; repair or uninstall that package"
+        ) from error
 
 
 def import_module(name: str, target: str) -> ModuleType:

@@ -18,7 +18,7 @@ from functools import partial
 from importlib.metadata import entry_points
 from typing import Any
 
-from paceline.catalog.loading import gymnasium_env, is_gymnasium, load
+from paceline.catalog.loading import gymnasium_env, is_gymnasium, load, load_entry_point
 from paceline.catalog.words import split
 from paceline.errors import BadInput
 from paceline.types import Mission
@@ -34,7 +34,18 @@ _FORMS = "a name of `paceline missions`, gym:ID, pz:module, file.py:factory or p
 
 def known_missions() -> dict[str, Mission]:
     """Every mission that has a name here: those of other packages count before ours."""
-    return {**MISSIONS, **{point.name: _of_entry_point(point) for point in entry_points(group=GROUP)}}
+    return {name: mission for name in _names() if (mission := _known(name)) is not None}
+
+
+def _names() -> list[str]:
+    """Their names; nothing is loaded, so that a package that is broken hurts nobody who does not ask for it."""
+    return list(dict.fromkeys([*MISSIONS, *(point.name for point in entry_points(group=GROUP))]))
+
+
+def _known(name: str) -> Mission | None:
+    for point in entry_points(group=GROUP, name=name):
+        return _of_entry_point(point)
+    return MISSIONS.get(name)
 
 
 def find_missions(specs: Iterable[str], *, agents: int | None = None, steps: int | None = None) -> list[Mission]:
@@ -60,25 +71,25 @@ def find_missions(specs: Iterable[str], *, agents: int | None = None, steps: int
 def _find(spec: str) -> list[Mission]:
     name, options = split(spec)
     if any(sign in name for sign in "*?["):
-        matches = [mission for known, mission in known_missions().items() if fnmatch.fnmatchcase(known, name)]
+        matches = [m for known in _names() if fnmatch.fnmatchcase(known, name) and (m := _known(known)) is not None]
         if not matches:
-            raise BadInput(f"no mission matches {name!r}; there are {', '.join(known_missions())}")
+            raise BadInput(f"no mission matches {name!r}; there are {', '.join(_names())}")
         return [_with(mission, options, f"{mission.name}{spec[len(name) :]}") for mission in matches]
     return [_with(_named(name), options, spec)]
 
 
 def _named(name: str) -> Mission:
-    known = known_missions()
-    if name in known:
-        return known[name]
+    known = _known(name)
+    if known is not None:
+        return known
     if name.startswith("gym:"):
         return Mission(name, gymnasium_env(name.removeprefix("gym:")))
     if name.startswith("pz:"):
         return Mission(name, partial(make_pettingzoo, _pettingzoo(name.removeprefix("pz:"))))
     if ":" in name and not is_gymnasium(name):
-        made = load(name, "a function that makes an env")
+        made = load(name, "a function that makes an env, or a Mission", Mission)
         return replace(made, name=name) if isinstance(made, Mission) else Mission(name, made)
-    close = difflib.get_close_matches(name, known, n=3)
+    close = difflib.get_close_matches(name, _names(), n=3)
     hint = f"; close to it: {', '.join(close)}" if close else ""
     if is_gymnasium(name) and name.rpartition("-v")[2].isdigit():
         hint = f"; if it is Gymnasium's, write gym:{name}"
@@ -139,7 +150,7 @@ def _pettingzoo(name: str) -> str:
 
 
 def _of_entry_point(point: Any) -> Mission:
-    made = point.load()
+    made = load_entry_point(point, GROUP)
     if isinstance(made, Mission):
         return replace(made, name=point.name)
     if not callable(made):

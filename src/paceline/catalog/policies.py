@@ -19,7 +19,7 @@ from typing import Any
 
 from paceline.adapters.sb3 import Model
 from paceline.adapters.torch_module import Module
-from paceline.catalog.loading import load
+from paceline.catalog.loading import load, load_entry_point
 from paceline.catalog.words import share_of, split
 from paceline.errors import BadInput
 from paceline.policies import DEFAULT, POLICIES
@@ -32,7 +32,20 @@ _FORMS = "a name of `paceline policies`, file.py:Class, package.module:Class, sb
 
 def known_policies() -> dict[str, Callable[..., Any]]:
     """Every policy that has a name here: those of other packages count before ours."""
-    return {**POLICIES, **{point.name: point.load() for point in entry_points(group=GROUP)}}
+    return {name: factory for name in _names() if (factory := _known(name)) is not None}
+
+
+def _names() -> list[str]:
+    return list(dict.fromkeys([*POLICIES, *(point.name for point in entry_points(group=GROUP))]))
+
+
+def _known(name: str) -> Callable[..., Any] | None:
+    for point in entry_points(group=GROUP, name=name):
+        factory = load_entry_point(point, GROUP)
+        if not callable(factory):
+            raise BadInput(f"the entry point {name!r} of {GROUP} is a {type(factory).__name__}; it must make a policy")
+        return factory  # type: ignore[no-any-return]
+    return POLICIES.get(name)
 
 
 def find_policies(specs: Iterable[str]) -> list[Player]:
@@ -72,16 +85,17 @@ def _find(spec: str) -> Player:
 
 
 def _factory(name: str) -> Callable[..., Any]:
-    known = known_policies()
-    if name in known:
-        return known[name]
+    known = _known(name)
+    if known is not None:
+        return known
     if name.startswith("sb3:"):
         return partial(Model, algorithm=name.removeprefix("sb3:"))
     if name.startswith("torch:"):
         return partial(Module, make=load(name.removeprefix("torch:"), "a torch module"))
     if ":" in name:
-        return load(name, "a policy, or a function that makes one")
-    close = difflib.get_close_matches(name, known, n=3)
+        made: Callable[..., Any] = load(name, "a policy, or a function that makes one")
+        return made
+    close = difflib.get_close_matches(name, _names(), n=3)
     raise BadInput(
         f"there is no policy {name!r}{f'; close to it: {chr(44).join(close)}' if close else ''}; give {_FORMS}"
     )

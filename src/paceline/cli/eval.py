@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperCommand
@@ -140,24 +143,26 @@ def evaluate(
         raise BadInput("--json and --csv both want all of the output: give one of them")
     if resume is not None and out is not None:
         raise BadInput("--resume says already where the results go: leave --out away")
-    if resume is not None:
-        resume = resume.resolve()
-        asked = asked_before(resume, given)
-    else:
-        asked = Asked.of(given).settled()
-    run = asked.run(Setting(asked.seed, asked.lanes, parallel_policy, None, call_deadline, action_timeout))
-    care = Care(on_error, max_failures, episode_deadline)
-    if watch or gif is not None:
-        from paceline.cli._showing import draw, show
+    form = "json" if as_json else "csv" if as_csv else "table"
+    with _only_the_result(form != "table") as page:
+        if resume is not None:
+            resume = resume.resolve()
+            asked = asked_before(resume, given)
+        else:
+            asked = Asked.of(given).settled()
+        run = asked.run(Setting(asked.seed, asked.lanes, parallel_policy, None, call_deadline, action_timeout))
+        care = Care(on_error, max_failures, episode_deadline)
+        if watch or gif is not None:
+            from paceline.cli._showing import draw, show
 
-        return show(run) if gif is None else draw(run, gif)
-    evaluation = _Evaluation(run, _plan(plan, jobs), care, asked, trace)
-    if dry_run:
-        from paceline.cli._forecast import forecast
+            return show(run) if gif is None else draw(run, gif)
+        evaluation = _Evaluation(run, _plan(plan, jobs), care, asked, trace)
+        if dry_run:
+            from paceline.cli._forecast import forecast
 
-        return forecast(evaluation.under_way)
-    where = resume or (None if not save else (out or _fresh()).resolve())
-    return evaluation.go(where, resume is not None, verify, "json" if as_json else "csv" if as_csv else "table")
+            return forecast(evaluation.under_way)
+        where = resume or (None if not save else (out or _fresh()).resolve())
+        return evaluation.go(where, resume is not None, verify, form, page)
 
 
 class _Evaluation:
@@ -173,7 +178,7 @@ class _Evaluation:
         self._progress = Progress(run)
         self.under_way: Evaluation = Evaluation(run, plan, care, self._trace, self._progress.tell)
 
-    def go(self, out: Path | None, resume: bool, verify: int, form: str) -> int:
+    def go(self, out: Path | None, resume: bool, verify: int, form: str, page: TextIO) -> int:
         try:
             with self._progress:
                 report = self.under_way.go(out, resume, verify, self._asked.about())
@@ -183,7 +188,7 @@ class _Evaluation:
         finally:
             if self._trace is not None and self._file is not None:
                 self._trace.write(self._file)
-        _print(report, form)
+        _print(report, form, page)
         return _code(report)
 
 
@@ -205,13 +210,30 @@ def _fresh() -> Path:
     return Path("runs") / f"eval-{datetime.now():%Y%m%d-%H%M%S}"
 
 
-def _print(report: Report, form: str) -> None:
+@contextmanager
+def _only_the_result(wanted: bool) -> Iterator[TextIO]:
+    """Gives standard output. If it is for the result alone, what policies and worlds print here goes to stderr, as
+    it does from workers; by descriptor, because C code prints too."""
+    if not wanted:
+        yield sys.stdout
+        return
+    with open(os.dup(1), "w", encoding="utf-8") as page:
+        os.dup2(2, 1)
+        try:
+            yield page
+        finally:
+            sys.stdout.flush()
+            page.flush()
+            os.dup2(page.fileno(), 1)
+
+
+def _print(report: Report, form: str, page: TextIO) -> None:
     from paceline.cli._tables import show_report
 
     if form == "json":
-        print(json.dumps(report.as_dict()))
+        print(json.dumps(report.as_dict()), file=page)
     elif form == "csv":
-        print(report.as_csv(), end="")
+        print(report.as_csv(), end="", file=page)
     else:
         show_report(report)
 

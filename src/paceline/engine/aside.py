@@ -35,7 +35,7 @@ class Aside:
     def leave_threads(self) -> None:
         """Under auto, members that draw from process-wide generators go where these can be told apart."""
         again, self.tainted = self.tainted, []
-        indices = sorted({index for request in again if request.op == "call" for index in request.items})
+        indices = sorted({member for request in again for member in self._members(request)})
         self._crew.note(
             "unshared", f"members {indices} draw from process-wide generators on threads: moving to processes"
         )
@@ -43,16 +43,20 @@ class Aside:
             self._crew.members[index].isolated = True
         self._crew.moving.relocate("process", max(1, min(len(self._crew.members), budget.current().slots)))
         for request in again:
-            for index in request.items:
-                self._crew.submit(self._crew.slots[self._home(request, index)], request.part(index))
+            if request.op != "ring":
+                for index in request.items:
+                    self._crew.submit(self._crew.slots[self._home(request, index)], request.part(index))
+        for port in self._crew.ports.values():
+            port.ring_set_aside()
+
+    def _members(self, request: Request) -> list[int]:
+        if request.op == "ring":
+            return self._crew.ports[request.method].members_of(request.items)
+        return list(request.items) if request.op == "call" else []
 
     def _home(self, request: Request, index: int) -> int:
-        """The slot that a request about this member, port item or map item belongs to."""
-        if request.op == "map":
-            return index % (len(self._crew.slots) - 1)
-        return (
-            self._crew.ports[request.method].slot_of(index) if request.op == "ring" else self._crew.members[index].slot
-        )
+        """The slot that a request about this member or map item belongs to."""
+        return index % (len(self._crew.slots) - 1) if request.op == "map" else self._crew.members[index].slot
 
     def _note_stale(self, slot: Slot, request: Request) -> None:
         """Everything sent after it will come back stale too; then all is made again, in order."""

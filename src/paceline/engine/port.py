@@ -73,6 +73,7 @@ class Port:
         self._epoch = -1
         self._heard: dict[int, Result] = {}
         self._tries: dict[int, int] = {}
+        self._aside: set[int] = set()  # items that drew on threads: they are rung again once their members have moved
         self._alone: set[int] = set()  # slots whose items are rung one by one, to find the one that kills
         self._patience = Patience()
         self._ringing: list[Any] = []  # workers that answer by shared memory
@@ -154,7 +155,8 @@ class Port:
 
     def settle(self, members: set[int]) -> None:
         """Waits until what these members were posted is done, and takes it into their journals; `wait` fetches it."""
-        items = [item for item, member in enumerate(self._members) if member in members and self._waiting[item]]
+        posted = [item for item, member in enumerate(self._members) if member in members and self._waiting[item]]
+        items = [item for item in posted if item not in self._aside]  # those have yet to be run, where they may be
         if not items:
             return
         self._help()
@@ -208,6 +210,7 @@ class Port:
             self._waiting[item] = self._asked_bytes[item] = self._state_bytes[item] = 0
         self._heard.clear()
         self._absorbed.clear()
+        self._aside.clear()
         self.outstanding = 0
         self._forget_rings()
 
@@ -383,10 +386,25 @@ class Port:
             return
         self._state_bytes[item] = IDLE
         if shared:
+            self._aside.add(item)
             self._crew.aside.tainted.append(self._request([item]))
             return
         slot.queue.appendleft(self._request([item]))
         self._crew.aside.isolate(slot, [member])
+
+    def ring_set_aside(self) -> None:
+        """Rings for the items that were set aside; their members live somewhere else now."""
+        if not self._aside:
+            return
+        self._aside.clear()
+        self.rung.clear()
+        for slot in self._crew.slots.values():
+            for request in self.rings_again(slot):
+                self._crew.submit(slot, request)
+
+    def members_of(self, items: Iterable[int]) -> list[int]:
+        """Whose items these are."""
+        return [self._members[item] for item in items]
 
     def slot_of(self, item: int) -> int:
         """Where an item's member lives."""

@@ -3,7 +3,8 @@
     worlds, in workers ──► what everybody sees ──► one Team here, which owns the model ──► actions ──► worlds
 
 Which episodes are together follows from their numbers, and a seat has the row that it would have had alone: the bits
-are the same as one episode at a time.
+are the same as one episode at a time. Where something goes wrong that several episodes share, a forward pass say, each
+of them is played once more, alone: it fails there if it is the one to blame.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import Any
 
 from paceline.engine import Plan, Pool, Trace
 from paceline.engine.budget import current
+from paceline.errors import BadInput
 from paceline.evaluate.playing import Note, failure_of, finished
 from paceline.evaluate.run import Job, Run
-from paceline.evaluate.spread import Played
+from paceline.evaluate.spread import Played, Spread
 from paceline.rollout import Observations, Rollout
 from paceline.team import Setting, Team, counts
 from paceline.team.minds import Chair
@@ -60,8 +62,10 @@ def play_in_cohorts(
     run: Run, plan: Plan, jobs: Sequence[Job], seats: Sequence[Sequence[Seat]], trace: Trace | None = None
 ) -> Iterator[Played]:
     """Plays all jobs, a cohort at a time."""
-    for cohort in cohorts(run, jobs, seats):
-        yield from _Cohort(run, plan, cohort, seats[cohort[0].mission], trace).play()
+    for jobs_together in cohorts(run, jobs, seats):
+        cohort = _Cohort(run, plan, jobs_together, seats[jobs_together[0].mission], trace)
+        yield from cohort.play()
+        yield from Spread(run, Plan("inline", 1), seats, trace=trace).play(cohort.apart)
 
 
 class _Cohort:
@@ -69,6 +73,8 @@ class _Cohort:
         self._run, self._plan, self._jobs, self._seats, self._trace = run, plan, jobs, seats, trace
         self._episodes = [self._blank(job) for job in jobs]
         self._seen: dict[int, Observations] = {}
+        self.apart: list[Job] = []
+        """Those that have to be played alone."""
         self._notes: list[Note] = []
 
     def play(self) -> list[Played]:
@@ -86,7 +92,8 @@ class _Cohort:
         for (table, agent), count in late.items():
             self._episodes[table].late[agent] = count
         done = [finished(episode, job, each) for episode, job in zip(self._episodes, self._jobs, strict=True)]
-        return [(job, episode, self._notes) for job, episode in zip(self._jobs, done, strict=True)]
+        together = [pair for pair in zip(self._jobs, done, strict=True) if pair[0] not in self.apart]
+        return [(job, episode, self._notes) for job, episode in together]
 
     def _pool(self) -> Pool:
         backend = "process" if self._plan.backend == "auto" else self._plan.backend
@@ -114,11 +121,17 @@ class _Cohort:
 
     def _ask(self, team: Team) -> dict[int, dict[str, Any]]:
         due = {(table, agent): obs for table, seen in self._seen.items() for agent, obs in seen.items()}
-        answers, mishaps = team.ask(due)
+        try:
+            answers, mishaps = team.ask(due)
+        except BadInput:  # an environment has shown what its space does not declare: nobody could be asked
+            answers, mishaps = {}, []
         for mishap in mishaps:
             table = mishap.chair.name[0]  # type: ignore[index]
-            if table in self._seen:
+            if table in self._seen and mishap.chair.player.declares("act_batch") is None:
                 self._fail(table, mishap.error, mishap.agent, mishap.policy)
+        for table in [t for t, seen in self._seen.items() if any((t, agent) not in answers for agent in seen)]:
+            self.apart.append(self._jobs[table])
+            del self._seen[table]
         return {table: {agent: answers[table, agent] for agent in seen} for table, seen in self._seen.items()}
 
     def _take(self, outcomes: dict[int, Any]) -> None:

@@ -27,6 +27,7 @@ from paceline.rollout import close_shelves
 from paceline.seeds import sequence
 from paceline.team import Player, Setting
 from paceline.team.device import find_device
+from paceline.team.modes import check_deadline
 from paceline.team.modes import find as find_mode
 from paceline.types import Episode, Mission, Seat
 
@@ -129,8 +130,15 @@ class Evaluation:
         self.run, self.plan, self.care = run, plan, care
         self._trace, self._watcher = trace, watcher
         self._notes = {mission.name: mission.caution for mission in run.missions if mission.caution}
-        for name in {run.setting.agents, *(player.agents for player in run.players if player.agents)}:
-            find_mode(name)  # a mode that does not exist is told now
+        for name in {player.agents or run.setting.agents for player in run.players}:
+            check_deadline(name, run.setting.call_deadline)
+            if find_mode(name).cohorts and care.episode_deadline is not None:
+                raise BadInput("episodes that are stepped together cannot have deadlines of their own")
+        if plan.backend in ("inline", "thread") and care.episode_deadline is not None:
+            raise BadInput(
+                f"a deadline for episodes cannot be kept where plan={plan.backend!r}: only a worker in a process of "
+                "its own can be ended; use workers (-j 1 or more), or plan='process'"
+            )
         self.seats: list[list[Seat]] = survey(run)
 
     def go(
@@ -201,8 +209,6 @@ class Evaluation:
     def _played(self, jobs: Sequence[Job]) -> Iterator[Played]:
         modes = [player.agents or self.run.setting.agents for player in self.run.players]
         if any(find_mode(mode).cohorts for mode in modes):
-            if self.care.episode_deadline is not None:
-                raise BadInput("episodes that are stepped together cannot have deadlines of their own")
             yield from play_in_cohorts(self.run, self.plan, jobs, self.seats, self._trace)
             return
         spread = Spread(self.run, self.plan, self.seats, self.care.episode_deadline, self.care.restarts, self._trace)
@@ -214,6 +220,8 @@ class Evaluation:
 
     def _verify(self, episodes: list[Episode], wanted: int) -> dict[str, bool]:
         """Plays some episodes again, here, one after another: drawn by the seed, so that everybody draws the same."""
+        # Not those that failed: what has killed a worker, or hung, would do so here.
+        episodes = [episode for episode in episodes if episode.failure is None]
         rng = np.random.default_rng(sequence(self.run.seed, "verify"))
         chosen = sorted(rng.permutation(len(episodes))[:wanted].tolist())
         jobs = {self.run.key(job): job for job in self.run.jobs()}

@@ -17,7 +17,7 @@ from paceline.errors import BadInput
 from paceline.evaluate.run import Job, Run
 from paceline.rollout import Actions, Observations, Rollout, play
 from paceline.seeds import digest
-from paceline.team import Mishap, Team
+from paceline.team import Mishap, Player, Team
 from paceline.team.minds import built
 from paceline.types import Episode, Failure, Seat
 
@@ -132,7 +132,7 @@ def _seats(run: Run, number: int) -> list[Seat]:
     for who in sorted(set(seating)):
         player, seat = run.players[who], seats[seating.index(who)]
         what = f"policy {player.name!r} for seat {seat.agent!r} of mission {mission.name!r}"
-        _check_policy(_attempt(partial(built, player.factory, seat), what), what)
+        _check_policy(_attempt(partial(built, player.factory, seat), what), player, what)
     return seats
 
 
@@ -145,7 +145,13 @@ def _attempt(build: Callable[[], Any], what: str) -> Any:
         raise BadInput(f"{what} cannot be built: {type(error).__name__}: {error}{place(error)}") from error
 
 
-def _check_policy(policy: Any, what: str) -> None:
+def _check_policy(policy: Any, player: Player, what: str) -> None:
+    in_batches = hasattr(policy, "act_batch") and not hasattr(policy, "act")
+    if in_batches and player.declares("act_batch") is None:
+        raise BadInput(
+            f"{what} has act_batch(…) and no act(obs), but its factory does not say so before it is called: give the "
+            f"class {type(policy).__name__} itself, or set act_batch = True on the factory"
+        )
     if not (callable(policy) or hasattr(policy, "act") or hasattr(policy, "act_batch")):
         raise BadInput(f"{what} is a {type(policy).__name__}: it has no act(obs), no act_batch(…) and cannot be called")
     close = getattr(policy, "close", None)

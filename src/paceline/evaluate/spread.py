@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from time import monotonic, perf_counter
 
-from paceline.engine import Outcome, Plan, Pool, Trace
+from paceline.engine import Outcome, Plan, Pool, Trace, wire
 from paceline.engine.budget import current
 from paceline.engine.plan import TWO_CORES_ARE_NOT_TWICE_ONE, WAITS_BELOW, wanted_cpu
+from paceline.errors import NotSendable
 from paceline.evaluate.playing import Note, TooLong, lost, play_episode
 from paceline.evaluate.run import Job, Run
 from paceline.types import Episode, Seat
@@ -80,7 +81,9 @@ class Spread:
 
     def _here_until(self, left: list[Job], limit: float) -> Iterator[Played]:
         """Plays here until it gets late; an episode that is not done by then is left to the others."""
-        run = self.run.with_agents({"auto": "off"})  # what an episode takes must not be lost in moving its agents
+        run = self.run
+        if run.setting.call_deadline is None:
+            run = run.with_agents({"auto": "off"})  # what an episode takes must not be lost in moving its agents
         with Pool([], seed=run.seed) as pool:
             while left and monotonic() < limit:
                 play = partial(play_episode, run, give_up_at=limit)
@@ -102,8 +105,17 @@ class Spread:
         gain = left * each * (1 - (1.0 if waits else TWO_CORES_ARE_NOT_TWICE_ONE) / max(1, workers)) - _STARTING
         if workers < 2 or (done and gain <= 0):
             return self._chosen("inline", 1, f"{took}, with {left} to go: starting workers would take longer")
+        if (culprit := self._unsendable()) is not None:
+            return self._chosen("inline", 1, f"{took}, with {left} to go; but {culprit}: played here")
         why = f"{took}{', most of it waiting' if waits else ''}, with {left} to go: {workers} processes"
         return self._chosen("process", workers, why)
+
+    def _unsendable(self) -> str | None:
+        try:
+            wire.pack(self.run)
+        except NotSendable as error:
+            return str(error)
+        return None
 
     def _chosen(self, backend: str, workers: int, why: str) -> Plan:
         return replace(self.plan, backend=backend, workers=workers, why=why)

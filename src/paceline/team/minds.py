@@ -9,6 +9,7 @@ pass depend on both (law 7). Rows that nobody is due in are padding.
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import numpy as np
 
 from paceline.seeds import Key, seed_of, sequence
 from paceline.team.players import Player
-from paceline.team.spaces import Array, get_observation, put_action, shape_of
+from paceline.team.spaces import Array, checked, get_observation, put_action, shape_of
 from paceline.types import Seat
 
 
@@ -81,8 +82,9 @@ class Mind:
         self._whose = [f"policy {chair.player.name!r} of agent {chair.seat.agent!r}" for chair in recipe.chairs]
         self._inhand = 0
         self._late: list[Hashable] = []
-        self._batch = _Batch(recipe) if recipe.rows else None
-        self._policies = [] if self._batch else [self._seated(chair, recipe.seed) for chair in recipe.chairs]
+        factory = _own(recipe.chairs[0].player.factory)
+        self._batch = _Batch(recipe, factory) if recipe.rows else None
+        self._policies = [] if self._batch else [self._seated(factory, chair, recipe.seed) for chair in recipe.chairs]
         self._acts = [policy if (act := getattr(policy, "act", None)) is None else act for policy in self._policies]
         if all(hasattr(policy, "snapshot") and hasattr(policy, "restore") for policy in self._minded):
             # Only then, because the engine takes whoever has these two for one that can be saved.
@@ -92,16 +94,19 @@ class Mind:
         """Answers for those of its chairs that are due. Returns the actions, and who was late."""
         due = {self._places[name]: obs for name, obs in observations.items()}
         if self._batch is not None:
+            self._inhand = next(iter(due))
             answers = self._timed(self._batch.act, due)
         else:
             answers = {place: self._ask(place, obs) for place, obs in due.items()}
-        return {self._chairs[place].name: action for place, action in answers.items()}, self._lateness()
+        actions = {self._chairs[place].name: self._checked(place, action) for place, action in answers.items()}
+        return actions, self._lateness()
 
     def act_rows(self, observations: Array, due: Array, actions: Array) -> list[Hashable] | None:
         """The same on rows, one per chair; what is not due is left as it is. Returns who was late, if anybody was."""
         places = [place for place, is_due in enumerate(due.tolist()) if is_due]
         seen = {place: get_observation(observations[place, ...], self._shapes[place]) for place in places}
         if self._batch is not None:
+            self._inhand = places[0]
             for place, action in self._timed(self._batch.act, seen).items():
                 self._put(actions, place, action)
         else:
@@ -133,9 +138,9 @@ class Mind:
         if self._batch:
             self._batch.set_generators(generators)
 
-    def _seated(self, chair: Chair, seed: int) -> Any:
+    def _seated(self, factory: Callable[..., Any], chair: Chair, seed: int) -> Any:
         self._inhand = self._places[chair.name]
-        policy = built(chair.player.factory, chair.seat)
+        policy = built(factory, chair.seat)
         if hasattr(policy, "reset"):
             policy.reset(seed_of(seed, "policy", *chair.episode, chair.seat.agent))
         return policy
@@ -147,6 +152,10 @@ class Mind:
     def _put(self, actions: Array, place: int, action: Any) -> None:
         self._inhand = place
         put_action(actions[place, ...], action, self._spaces[place], self._whose[place])
+
+    def _checked(self, place: int, action: Any) -> Any:
+        self._inhand = place
+        return checked(action, self._spaces[place], self._whose[place])
 
     def _timed(self, act: Callable[[Any], Any], what: Any) -> Any:
         begin = perf_counter()
@@ -163,9 +172,9 @@ class Mind:
 class _Batch:
     """The rows of a policy that answers many seats at once."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, factory: Callable[..., Any]) -> None:
         first = recipe.chairs[0]
-        self.policy = built(first.player.factory, first.seat)
+        self.policy = built(factory, first.seat)
         if hasattr(self.policy, "reset"):
             # By player, not by episode: episodes that share a forward pass share the policy. Rows have generators.
             self.policy.reset(seed_of(recipe.seed, "policy", first.episode[0], first.player.name))
@@ -206,6 +215,18 @@ def built(factory: Callable[..., Any], seat: Seat) -> Any:
     except (TypeError, ValueError):
         return factory()
     return factory(seat)
+
+
+def _own(factory: Callable[..., Any]) -> Callable[..., Any]:
+    """A copy of a factory that may hold state, as a mind in a process gets one by being sent there: what the policies
+    of a mind share through their factory is theirs, and not another episode's. What cannot be copied cannot be sent
+    either, and there is one of it."""
+    if inspect.isroutine(factory) or inspect.isclass(factory):
+        return factory
+    try:
+        return copy.deepcopy(factory)
+    except Exception:
+        return factory
 
 
 _OBSERVATION = ("obs", "observation")

@@ -55,6 +55,15 @@ def names() -> list[str]:
     return [*MODES, *(point.name for point in entry_points(group=GROUP) if point.name not in MODES)]
 
 
+def check_deadline(name: str, deadline: float | None) -> None:
+    """Says so where a deadline for calls cannot be kept."""
+    if deadline is not None and find(name).backend in ("inline", "thread"):
+        raise BadInput(
+            f"a call deadline cannot be kept where agents={name!r}: only a policy in a process of its own can be "
+            "ended; use agents='process', or a deadline for the whole episode"
+        )
+
+
 def find(name: str) -> Mode:
     """Gives the mode of that name.
 

@@ -71,6 +71,16 @@ def put_action(row: Array, action: Any, space: Any, who: str) -> None:
     row[...] = array
 
 
+def checked(action: Any, space: Any, who: str) -> Any:
+    """The same for an action that travels as a message: what fits into a row is what it would be there."""
+    shape = shape_of(space)
+    if shape is None:
+        return action
+    row = np.empty(shape.shape, shape.dtype)
+    put_action(row[...], action, space, who)
+    return get_action(row, shape)
+
+
 def get_action(row: Array, shape: Shape) -> Any:
     """The action as the environment gets it."""
     return int(row) if shape.number else row.copy()

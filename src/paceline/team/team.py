@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.engine import Pool, Port, Trace
-from paceline.errors import BadInput, NotSendable
+from paceline.errors import NotSendable
 from paceline.team import modes
 from paceline.team.device import one_thread
 from paceline.team.minds import Chair, Recipe
@@ -146,11 +146,7 @@ class Team:
 
     def _open(self, name: str, mine: list[Recipe], setting: Setting) -> _Home:
         mode = modes.find(name)
-        if setting.call_deadline is not None and mode.backend in ("inline", "thread"):
-            raise BadInput(
-                f"a call deadline cannot be kept where agents={name!r}: only a policy in a process of its own can be "
-                "ended; use agents='process', or a deadline for the whole episode"
-            )
+        modes.check_deadline(name, setting.call_deadline)
         if mode.batches:
             self._mention_the_batchless(name, mine)
         try:
