@@ -18,6 +18,7 @@ from paceline.errors import BadInput
 
 MEASURE_SECONDS = 0.05
 _MIN_ROUNDS = 3
+_LONG = 6  # a round that takes so many times as long says enough by itself
 _WORTH = 1.2  # a place that promises less than this is not worth a move
 _CALL_MESSAGE = 150e-6  # a round of messages to process workers, until it has been measured
 _RING = 20e-6  # the same through a port
@@ -206,7 +207,8 @@ class Meter:
 
     @property
     def enough(self) -> bool:
-        return self._wall >= MEASURE_SECONDS and self.rounds >= _MIN_ROUNDS
+        few_will_do = self._wall >= _LONG * MEASURE_SECONDS
+        return self._wall >= MEASURE_SECONDS and (self.rounds >= _MIN_ROUNDS or few_will_do)
 
     @property
     def seconds_per_call(self) -> float:

@@ -158,13 +158,12 @@ class Team:
 
     def _pool(self, mode: modes.Mode, mine: list[Recipe], setting: Setting) -> Pool:
         backend, workers = mode.backend, setting.workers
-        if backend == "auto":
-            backend = self._learned(setting)
-        if mode.workers or backend == "thread":
-            workers = len(mine) if mode.workers <= 0 else mode.workers
-        return Pool(
+        place = self._learned(setting) if backend == "auto" else ""
+        if mode.workers:
+            workers = len(mine) if mode.workers < 0 else mode.workers
+        pool = Pool(
             mine,
-            backend=backend,
+            backend="process" if place == "process" else backend,
             workers=1 if backend == "inline" else workers,
             seed=setting.seed,
             keys=[recipe.key for recipe in mine],
@@ -173,14 +172,16 @@ class Team:
             failed_builds="keep",
             trace=self._trace,
         )
+        if place == "thread" and len(mine) > 1:
+            pool.begin_on("thread", len(mine))  # and not for good: if somebody draws there, auto must be able to leave
+        return pool
 
     def _learned(self, setting: Setting) -> str:
         """Where auto begins: where it ended the last time with such a team, unless that should be found out anew."""
         if setting.call_deadline is not None:
             return "process"  # there, and only there, a policy can be ended
         _played[self._kind] = _played.get(self._kind, 0) + 1
-        place = _lessons.get(self._kind, "inline")
-        return "auto" if place == "inline" or _played[self._kind] % _RELEARN == 0 else place
+        return "" if _played[self._kind] % _RELEARN == 0 else _lessons.get(self._kind, "")
 
     def _mention_the_batchless(self, name: str, mine: list[Recipe]) -> None:
         for policy in dict.fromkeys(recipe.chairs[0].player.name for recipe in mine if not recipe.rows):
