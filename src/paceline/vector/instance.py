@@ -60,10 +60,11 @@ class Rows:
             numbers[0] = float(np.asarray(reward, np.float64).reshape(()))
         numbers[1], numbers[2] = ended, cut
 
-    def set_schema(self, number: int) -> None:
-        """Says what the cells mean; they go on meaning it until the next time."""
+    def set_schema(self, number: int, cells: int) -> None:
+        """Says what so many cells mean, until the next time. The others are cleared: rows follow from steps alone."""
         self.schema = number
         self._whole[3] = number
+        self.cells[cells:] = 0.0
 
 
 class Instance:
@@ -155,7 +156,7 @@ class Instance:
         self._writer.write(mine.seen, observation, self._step)
         mine.put(reward, False, False)
         if mine.schema != 0:
-            mine.set_schema(0)
+            mine.set_schema(0, 0)
         return None
 
     def _write(self, mine: Rows, observation: Any, reward: Any, ended: bool, cut: bool, infos: Infos) -> Any:
@@ -163,7 +164,7 @@ class Instance:
         mine.put(reward, ended, cut)
         number = self._infos.write(infos[0], mine.cells) if len(infos) == 1 else SENT
         if number != mine.schema:
-            mine.set_schema(number)
+            mine.set_schema(number, len(infos[0]) if number > 0 else 0)
         told = infos if number == SENT else None
         if self._rules.reseed and self._step == 0:
             return Anew(told, state=("episode", self._episode))
