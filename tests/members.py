@@ -79,6 +79,16 @@ class Saved(Ledger):
         self.value = value
 
 
+class Mortal(Ledger):
+    """Kills its worker the first time that it is told to, and not again."""
+
+    def times_after_death(self, factor: float, mark: str) -> float:
+        if not os.path.exists(mark):
+            open(mark, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.times(factor)
+
+
 class Episode(Saved):
     def reset(self, start: float) -> Anew:
         self.value = start

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ BUILD_DEADLINE = 300.0
 _WINDOW = 8  # a socket queues ten packets; what is sent beyond would block or be kept in main anyway
 _GRACE = 2.0
 _WORK = ("build", "call", "map", "ring", "snapshot")
+_JOURNALED = ("call", "snapshot")  # what changes a journal when it is answered
 _QUIET = ("moved", "isolated", "spread")
 
 _log = logging.getLogger("paceline")
@@ -71,6 +72,7 @@ class Crew:
         self.ports: dict[int, Port] = {}
         self.functions: dict[int, tuple[Callable[[Any], Any], wire.Packed | None]] = {}
         self.last_port: Port | None = None  # who rang last: order between two ports is kept by settling the first
+        self.called = False  # whether a call or a snapshot may be under way: a ring of the same member comes after it
         self.suspicious = False  # whether any slot is suspect
         self.steady = False  # nothing is half done: an interrupt now breaks nothing
         self.owner = os.getpid()
@@ -84,6 +86,7 @@ class Crew:
     def submit(self, slot: Slot, request: Request) -> None:
         """Puts a request in its slot's queue and sends what may be sent."""
         self.mend()
+        self.called |= request.op in _JOURNALED
         with UNINTERRUPTED:
             slot.queue.append(request)
             if slot.worker is not None or self._reopen(slot):
@@ -241,7 +244,7 @@ class Crew:
             return True
         busy = self._busy()
         if not busy:
-            return False
+            return self._leave_threads()
         begin = perf_counter() if self.trace is not None else 0.0
         limit = self.recovery.time_left(busy, timeout)
         workers = [slot.worker for slot in busy]
@@ -254,8 +257,13 @@ class Crew:
             self._collect(slot)
         if not in_time:
             self.recovery.kill_the_overdue(busy)
-        if self.aside.tainted and not self.busy:
-            self.aside.leave_threads()
+        self._leave_threads()
+        return True
+
+    def _leave_threads(self) -> bool:
+        if not self.aside.tainted or self.busy:
+            return False
+        self.aside.leave_threads()
         return True
 
     @property
@@ -274,6 +282,22 @@ class Crew:
         for port in self.ports.values():
             if port is not but and port.outstanding:
                 port.settle(chosen)
+
+    def settle_calls(self, members: Iterable[int]) -> None:
+        """Sees to it that calls and snapshots of these members are done before a port asks anything of them."""
+        chosen = set(members)
+        while any(not chosen.isdisjoint(request.items) for request in self._journaled()):
+            if not self.pump(None):
+                raise Closed("the pool was closed before its members had answered their calls")
+        self.called = any(True for _ in self._journaled())
+
+    def _journaled(self) -> Iterator[Request]:
+        """The calls and snapshots that are under way."""
+        for slot in self.slots.values():
+            for request in (*slot.inflight, *slot.queue, *(slot.redo or ())):
+                if request.op in _JOURNALED:
+                    yield request
+        yield from (request for request in self.aside.tainted if request.op in _JOURNALED)
 
     @property
     def place(self) -> str:

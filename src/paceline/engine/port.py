@@ -91,6 +91,8 @@ class Port:
     def post(self, members: Iterable[int] | None = None) -> None:
         """Rings the workers of these members (None: all). Does not wait; the inputs are the workers' until `wait`.
 
+        What the same members have been called for before is brought to its end first: they are run in order.
+
         Raises:
             BadInput: a member is still waited for, or is not bound to this port.
         """
@@ -102,6 +104,8 @@ class Port:
         items = self._everyone if members is None else self._items(members)
         if self.outstanding and any(self._waiting[item] for item in items):
             raise BadInput("a member that is posted has not been waited for since its last post")
+        if crew.called:
+            crew.settle_calls(self._members[item] for item in items)
         if crew.last_port is not self:
             self._come_after_others(items)
         crew.mend()

@@ -124,7 +124,7 @@ class Recovery:
         self._crew.feed(slot)
 
     def settle_in(self, slot: Slot) -> None:
-        """Puts before everything else what makes a new worker what the old one was."""
+        """Puts before everything else what makes a new worker what the old one was, and rings again at the end."""
         mine = [member for member in self._crew.members if member.slot == slot.number and member.lost is None]
         preamble = (
             [self._crew.building([m]) for m in mine]
@@ -133,11 +133,12 @@ class Recovery:
             if mine
             else []
         )
-        for number, port in self._crew.ports.items():
-            if port.lives_on(slot):
-                preamble.append(Request("bind", {}, method=number))
-                preamble += port.rings_again(slot)
+        ports = {number: port for number, port in self._crew.ports.items() if port.lives_on(slot)}
+        preamble += [Request("bind", {}, method=number) for number in ports]
         slot.queue.extendleft(reversed(preamble))
+        # Behind the calls: a ring waits for those of its own members before it is made, never the other way round.
+        for port in ports.values():
+            slot.queue.extend(port.rings_again(slot))
 
     def _after_death(self, slot: Slot, victim: Request, verdict: Verdict) -> list[Request]:
         """What becomes of the request that the worker died in."""
@@ -217,10 +218,10 @@ class Recovery:
             member.slot = target.number
         if moving:
             target.queue.append(crew.building(moving))
-        for number, port in crew.ports.items():
-            if port.lives_on(target):
-                target.queue.append(Request("bind", {}, method=number))
-                target.queue.extend(port.rings_again(target, {member.index for member in moving}))
+        ports = {number: port for number, port in crew.ports.items() if port.lives_on(target)}
+        target.queue.extend(Request("bind", {}, method=number) for number in ports)
         target.queue.extend(slot.queue)
         slot.queue.clear()
+        for port in ports.values():
+            target.queue.extend(port.rings_again(target, {member.index for member in moving}))
         crew.feed(target)
