@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
+import types
 from functools import partial
 
 import numpy as np
@@ -325,6 +328,54 @@ def test_streams_of_a_map_follow_keys(backend: str) -> None:
         backward = pool.map(draw, range(6), keys=[("m", 5 - n) for n in range(6)])
     assert forward == backward[::-1]
     assert len(set(forward)) == 6
+
+
+def test_a_map_is_left_while_its_function_still_waits_to_be_sent(backend: str) -> None:
+    with Pool(walkers(2), backend=backend, workers=2) as pool:
+        handles = [pool.post("step", {0: (1.0,)}) for _ in range(20)]
+        for _ in pool.stream(abs, range(100)):
+            break
+        assert len([handle.wait() for handle in handles]) == 20
+        port = pool.port("step_row", {"move": ((), float)}, {"place": ((4,), float), "total": ((), float)})
+        handles = [pool.post("step", {0: (1.0,)}) for _ in range(20)]
+        port.close()
+        assert len([handle.wait() for handle in handles]) == 20
+        assert pool.events == []
+
+
+def test_a_function_that_the_worker_cannot_unpack_is_an_error_of_each_item(killable: str) -> None:
+    only_here = types.ModuleType("only_here")
+    exec("def double(x): return 2 * x", only_here.__dict__)
+    sys.modules["only_here"] = only_here
+    try:
+        with Pool(walkers(1), backend=killable) as pool:
+            with pytest.raises(ModuleNotFoundError, match="only_here"):
+                pool.map(only_here.double, range(3))
+            assert pool.map(abs, [-1]) == [1]
+            assert pool.events == []
+    finally:
+        del sys.modules["only_here"]
+
+
+def test_members_move_while_a_map_is_under_way() -> None:
+    with Pool(walkers(2)) as pool:
+        found = {}
+        for index, outcome in pool.stream(lambda x: x * x, range(60)):
+            found[index] = outcome.answer
+            if len(found) == 5:
+                pool.move([0, 0], backend="process", workers=1)
+            if len(found) == 30:
+                pool.move([-1, -1], workers=0)
+        assert found == {x: x * x for x in range(60)}
+    lock = threading.Lock()
+    with Pool(walkers(1)) as pool:
+        outcomes = {}
+        for index, outcome in pool.stream(lambda x: lock and x, range(4)):
+            if not outcomes:
+                pool.move([0], backend="process", workers=1)
+            outcomes[index] = outcome
+        assert len(outcomes) == 4
+        assert isinstance(outcomes[3].error, paceline.NotSendable)
 
 
 def test_a_map_that_nobody_listens_to_any_more_is_dropped(backend: str) -> None:

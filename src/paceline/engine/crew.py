@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from paceline.engine.aside import Aside
 from paceline.engine.backend import Gone, Settings, find
 from paceline.engine.calls import Handle, Request
 from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.mapped import Mapped
 from paceline.engine.moving import Moving
 from paceline.engine.recovery import Recovery
 from paceline.engine.roster import HERE, Event, Member, Slot
@@ -70,7 +71,7 @@ class Crew:
         self.aside = Aside(self)
         self.moving = Moving(self)
         self.ports: dict[int, Port] = {}
-        self.functions: dict[int, tuple[Callable[[Any], Any], wire.Packed | None]] = {}
+        self.functions: dict[int, Mapped] = {}
         self.last_port: Port | None = None  # who rang last: order between two ports is kept by settling the first
         self.called = False  # whether a call or a snapshot may be under way: a ring of the same member comes after it
         self.suspicious = False  # whether any slot is suspect
@@ -117,7 +118,7 @@ class Crew:
             workers = backend.start([slot.number for slot in mine], settings)
             for slot, worker in zip(mine, workers, strict=True):
                 slot.worker = worker
-                slot.queue.extendleft(Request("define", {}, method=number) for number in self.functions)
+                slot.defined = set()
                 self._span("start", "start", begin, worker)
 
     def build(self, members: Iterable[Member]) -> Handle:
@@ -141,12 +142,21 @@ class Crew:
     def feed(self, slot: Slot) -> None:
         """Sends what may be sent: a few requests ahead, none while stale calls wait to be made again."""
         while slot.queue and len(slot.inflight) < _WINDOW and slot.redo is None:
-            request = slot.queue.popleft()
+            request = self._next(slot)
             message, descriptor = self._message(slot, request)
             if message is None:
                 continue
             request.since = monotonic()
             self._send(slot, request, message, descriptor)
+
+    def _next(self, slot: Slot) -> Request:
+        """The next request of a slot; a function is defined there before the first item that needs it."""
+        request = slot.queue.popleft()
+        if request.op != "map" or request.method in slot.defined:
+            return request
+        slot.queue.appendleft(request)
+        slot.defined.add(request.method)
+        return Request("define", {}, method=request.method)
 
     def _send(self, slot: Slot, request: Request, message: tuple[Any, ...], descriptor: int | None) -> None:
         try:
@@ -170,18 +180,25 @@ class Crew:
             return ("build", [self._recipe(slot, self.members[index]) for index in items]), None
         if op == "call":
             return ("call", request.method, request.record, list(items.items())), None
+        if self._outlived(request):
+            return None, None
         if op == "map":
             return ("map", request.method, list(items.items())), None
         if op in ("snapshot", "drop"):
             return (op, list(items)), None
         if op == "define":
-            function, packed = self.functions[request.method]
-            return ("define", request.method, function if slot.worker.in_process else packed), None
+            return (op, request.method, self.functions[request.method].for_worker(slot.worker.in_process)), None
         if op == "bind":
             return self.ports[request.method].binding(slot)
         if op == "ring":
             return self.ports[request.method].ringing(slot, request), None
         return (op, request.method), None
+
+    def _outlived(self, request: Request) -> bool:
+        """Whether the map or the port that it belongs to has been left or closed since."""
+        if request.op in ("map", "define"):
+            return request.method not in self.functions
+        return request.op in ("bind", "ring") and request.method not in self.ports
 
     def _recipe(self, slot: Slot, member: Member) -> tuple[Any, ...]:
         base, entries = member.journal.replay()
@@ -352,7 +369,8 @@ class Crew:
             kind = name if name in ("build", "rebuild", "map") else "call"
             self._span(kind, name, start, slot.worker, member, end)
         if request.op == "ring":
-            self.ports[request.method].answered(slot, request, answer)
+            if request.method in self.ports:  # else its rows were there before this answer, and it has been closed
+                self.ports[request.method].answered(slot, request, answer)
         elif request.op in ("build", "call", "map", "snapshot"):
             for result in answer:
                 self._take_result(slot, request, result)

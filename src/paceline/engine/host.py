@@ -18,6 +18,7 @@ from paceline.engine import wire
 from paceline.engine.generators import GENERATORS
 from paceline.engine.isolation import Refusing, Stale, Streams, Swapping
 from paceline.engine.journal import Base
+from paceline.engine.mapped import received
 from paceline.engine.replay import replay
 from paceline.engine.seat import ERROR, OK, STALE, Anew, Result, Seat, checked
 from paceline.engine.serving import BoundPort
@@ -224,8 +225,7 @@ class Host:
     # -- map ------------------------------------------------------------------------------------------
 
     def _on_define(self, number: int, function: Any) -> None:
-        function = function if callable(function) else wire.unpack(function)
-        self._functions[number] = function, Streams(self._seed, ("map", number), isolated=False)
+        self._functions[number] = received(function), Streams(self._seed, ("map", number), isolated=False)
 
     def _on_forget(self, number: int) -> None:
         self._functions.pop(number, None)

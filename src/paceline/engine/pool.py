@@ -21,6 +21,7 @@ from paceline.engine.backend import Settings
 from paceline.engine.calls import Handle, Outcome, Request
 from paceline.engine.crew import Crew
 from paceline.engine.host import MAX_MESSAGE
+from paceline.engine.mapped import Mapped
 from paceline.engine.pilot import Pilot
 from paceline.engine.plan import Plan
 from paceline.engine.port import Port
@@ -223,20 +224,19 @@ class Pool:
         number = self._number()
         keyed = enumerate(zip(itertools.count() if keys is None else keys, items, strict=False))
         stream = Stream(crew, number, iter(keyed), self._limit(deadline), self._packed)
-        # Packed before anything is handed out: what cannot be sent must not be found out in mid-run.
-        travels = crew.place != "inline" or stream.slots[0].backend.name not in ("inline", "thread")
-        crew.functions[number] = function, wire.settle(wire.pack(function)) if travels else None
+        mapped = Mapped(function)
+        if crew.place != "inline" or stream.slots[0].backend.name not in ("inline", "thread"):
+            mapped.pack()  # before anything is handed out: what cannot be sent must not be found out in mid-run
+        crew.functions[number] = mapped
         try:
-            for slot in stream.slots:
-                if slot.worker is not None:
-                    crew.submit(slot, Request("define", {}, method=number))
             crew.start(stream.slots)
             yield from stream.run()
         finally:
             stream.abandon()
             del crew.functions[number]
             for slot in crew.slots.values():
-                if slot.worker is not None:
+                if slot.worker is not None and number in slot.defined:
+                    slot.defined.remove(number)
                     crew.submit(slot, Request("forget", {}, method=number))
 
     def port(

@@ -68,6 +68,7 @@ class Slot:
         self.worker: Any = None
         self.queue: deque[Request] = deque()
         self.inflight: deque[Request] = deque()
+        self.defined: set[int] = set()  # the functions of maps that the worker has been told
         self.redo: list[Request] | None = None  # stale calls, to be made again once everything sent has come back
         self.builds_alone = False  # somebody's constructor or replay kills: build one by one
         self.overdue: float | None = None  # the deadline for which the worker was killed
