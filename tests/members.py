@@ -8,6 +8,7 @@ import random
 import signal
 import sys
 import time
+import types
 from typing import Any
 
 import numpy as np
@@ -240,3 +241,60 @@ def raising() -> Any:
 def dying() -> Any:
     """A factory that kills its worker."""
     os._exit(9)
+
+
+class BadStr(Exception):
+    """An error that cannot be put into words."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class BadRepr:
+    def __repr__(self) -> str:
+        raise RuntimeError("no name")
+
+
+class Odd:
+    """Answers and raises what nobody would think of."""
+
+    def wordless(self) -> None:
+        raise BadStr("x")
+
+    def nameless(self) -> Any:
+        return {BadRepr(): __import__("threading").Lock()}
+
+    def noted(self) -> None:
+        error = ValueError("v")
+        error.__notes__ = "abc"  # type: ignore[assignment]
+        raise error
+
+    def unknown_class(self) -> None:
+        module = types.ModuleType("only_there")
+        exec("class Strange(Exception): pass", module.__dict__)
+        sys.modules["only_there"] = module
+        raise module.Strange("boo")
+
+
+class Dictionary:
+    """Has every attribute that it holds, and raises KeyError for the others."""
+
+    def __init__(self) -> None:
+        self.__dict__["held"] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return self.__dict__["held"][name]
+
+    def add(self) -> int:
+        return 1
+
+
+class DeadlyToBind:
+    """Kills its worker when its method is looked up."""
+
+    @property
+    def step_row(self) -> Any:
+        os._exit(5)
+
+    def fine(self) -> str:
+        return "fine"

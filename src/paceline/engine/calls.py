@@ -6,6 +6,7 @@ Handle    what the caller holds: gathers the answers of one post, in member orde
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import monotonic
@@ -159,7 +160,8 @@ class Handle:
         failures = self.failures()
         first, *others = failures
         for member in others:
-            _noted(failures[first], f"also member {member}: {type(failures[member]).__name__}: {failures[member]}")
+            words = wire.words(failures[member])
+            _noted(failures[first], f"also member {member}: {type(failures[member]).__name__}: {words}")
         return failures[first]
 
 
@@ -169,6 +171,10 @@ def as_error(payload: Any) -> BaseException:
 
 
 def _noted(error: BaseException, note: str) -> BaseException:
-    if note and note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
+    with contextlib.suppress(Exception):  # an error of the user's may refuse; it matters more than its note
+        notes = getattr(error, "__notes__", [])
+        if not isinstance(notes, list):
+            error.__notes__ = [wire.words(notes)]
+        if note and note not in notes:
+            error.add_note(note)
     return error

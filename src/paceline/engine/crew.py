@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from paceline.engine import wire
 from paceline.engine.aside import Aside
 from paceline.engine.backend import Gone, Settings, find
-from paceline.engine.calls import Handle, Request
+from paceline.engine.calls import Handle, Request, as_error
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.mapped import Mapped
 from paceline.engine.moving import Moving
-from paceline.engine.recovery import Recovery
+from paceline.engine.recovery import WORK, Recovery
 from paceline.engine.roster import HERE, Event, Member, Slot
 from paceline.engine.seat import ERROR, OK, STALE, Result
 from paceline.engine.trace import Trace
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 BUILD_DEADLINE = 300.0
 _WINDOW = 8  # a socket queues ten packets; what is sent beyond would block or be kept in main anyway
 _GRACE = 2.0
-_WORK = ("build", "call", "map", "ring", "snapshot")
 _JOURNALED = ("call", "snapshot")  # what changes a journal when it is answered
 _QUIET = ("moved", "isolated", "spread")
 
@@ -365,12 +364,17 @@ class Crew:
                 return
 
     def _take(self, slot: Slot, request: Request, answer: Any, spans: list[Any]) -> None:
+        if request.op in WORK:
+            slot.fruitless = 0
         for name, member, start, end in spans:
             kind = name if name in ("build", "rebuild", "map") else "call"
             self._span(kind, name, start, slot.worker, member, end)
         if request.op == "ring":
             if request.method in self.ports:  # else its rows were there before this answer, and it has been closed
                 self.ports[request.method].answered(slot, request, answer)
+        elif request.op == "bind":
+            if answer is not None and request.method in self.ports:
+                self.ports[request.method].refused(slot, as_error(answer))
         elif request.op in ("build", "call", "map", "snapshot"):
             for result in answer:
                 self._take_result(slot, request, result)
@@ -471,7 +475,7 @@ class Crew:
         for slot in slots:
             worker, slot.worker = slot.worker, None
             if worker is not None:
-                working = any(request.op in _WORK for request in slot.inflight)
+                working = any(request.op in (*WORK, "build") for request in slot.inflight)
                 closing.append((worker, monotonic() + (0.0 if working else _GRACE)))
                 worker.say_goodbye()
             slot.queue.clear()

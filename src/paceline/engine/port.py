@@ -73,6 +73,7 @@ class Port:
         self._epoch = -1
         self._heard: dict[int, Result] = {}
         self._tries: dict[int, int] = {}
+        self._unable: dict[int, BaseException] = {}  # items that no worker can serve, and why
         self._alone: set[int] = set()  # slots whose items are rung one by one, to find the one that kills
         self._patience = Patience()
         self._ringing: list[Any] = []  # workers that answer by shared memory
@@ -180,6 +181,13 @@ class Port:
                 self._waiting[item] = 1
                 self._state_bytes[item] = IDLE
         self._ring(items, everyone)
+        if self._unable:
+            self._answer_for_the_unable()
+
+    def _answer_for_the_unable(self) -> None:
+        for item, error in self._unable.items():
+            if self._waiting[item] and not self._state_bytes[item]:
+                self._give_up(item, error)
 
     def _come_after_others(self, items: list[int]) -> None:
         """Another port rang last: what it asked of these members comes first, in their journals too."""
@@ -379,11 +387,14 @@ class Port:
 
     def hear(self, item: int, result: Result) -> None:
         """Takes a message about an item in; a stale one is rebuilt and rung again."""
+        if item in self._heard:
+            return  # it has been answered for meanwhile
         member = self._crew.members[self._members[item]]
         slot = self._crew.slots[member.slot]
         shared = isinstance(result[2], SharedRandomness) and self._crew.shrinks
         if result[1] != STALE and not shared:
             self._heard[item] = result
+            self._state_bytes[item] = NEWS  # as its worker does, if it has the port
             return
         self._state_bytes[item] = IDLE
         if shared:
@@ -402,14 +413,33 @@ class Port:
 
     def binding(self, slot: Slot) -> tuple[tuple[Any, ...], int | None]:
         """The message that binds this port on a worker, and the descriptor that goes with it."""
-        rows = {m: (i, self._rows.places[i]) for m, i in self._item.items() if self._on(slot, m)}
+        mine = {member: item for member, item in self._item.items() if self._on(slot, member)}
+        self._name_the_unable(mine)
+        rows = {member: (item, self._rows.places[item]) for member, item in mine.items() if item not in self._unable}
         about = ("bind", self._number, self._method, rows, list(self.inputs))
         if slot.worker.in_process:
             return (*about, self._rows.arrays), None
         return (*about, self._rows.layout), self._rows.descriptor if slot.worker.shares_memory else None
 
+    def _name_the_unable(self, mine: dict[int, int]) -> None:
+        """Members whose worker dies whenever they are built are not there to be bound."""
+        for member, item in mine.items():
+            lost = self._crew.members[member].lost
+            if lost is not None:
+                self._unable[item] = lost
+            else:
+                self._unable.pop(item, None)
+        self._answer_for_the_unable()
+
+    def refused(self, slot: Slot, error: BaseException) -> None:
+        """A worker could not bind the port: its items have this error until it can."""
+        self._unable.update({item: error for item in self._everyone if self.slot_of(item) == slot.number})
+        self._answer_for_the_unable()
+
     def ringing(self, slot: Slot, request: Request) -> tuple[Any, ...]:
         """The message that asks a worker to serve this port."""
+        for item in [item for item in request.items if self._state_bytes[item]]:
+            del request.items[item]  # it has been answered for meanwhile
         if slot.worker.shares_memory:
             # The host marks the rows as asked when it gets there: a worker that still has to bind must not see them.
             return "ring", self._number, list(request.items)

@@ -20,10 +20,13 @@ from paceline.engine.backend import Gone
 from paceline.engine.calls import Request
 from paceline.engine.roster import HERE, Slot
 from paceline.engine.seat import ERROR
-from paceline.errors import CallTimeout, PlanNotMet, WorkerLost
+from paceline.errors import CallTimeout, PacelineError, PlanNotMet, WorkerLost
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
+
+WORK = ("call", "map", "ring", "snapshot")
+"""What somebody gets an answer to. A worker that dies in anything else has nobody to blame for it."""
 
 _ASKED_AGAIN = ("call", "map", "snapshot")  # everything else a new worker is told anyway
 
@@ -94,12 +97,30 @@ class Recovery:
         slot.redo, slot.overdue = None, None
         slot.inflight.clear()
         slot.queue = deque(request for request in (*earlier, *again, *later) if self._wanted(request))
+        if blame and not self._worth_another(slot, victim):
+            self._give_up(slot, self._nobodys_fault(slot, dead, gone, victim))
+            return
         neighbour = self._neighbour(slot)
         if slot.unkeepable and neighbour is not None:
             slot.unkeepable = False
             self._shrink(slot, neighbour, PlanNotMet("it died again and again while its members were built"))
         else:
             self._refill(slot)
+
+    def _worth_another(self, slot: Slot, victim: Request | None) -> bool:
+        """Deaths in calls and builds are counted there. Others could go on for ever, and nobody would be told."""
+        if victim is not None and victim.op in (*WORK, "build", "drop"):
+            return True
+        slot.fruitless += 1
+        return slot.fruitless <= self._crew.restarts
+
+    def _nobodys_fault(self, slot: Slot, dead: Any, gone: Gone, victim: Request | None) -> WorkerLost:
+        doing = victim.call_name() if victim is not None else "nothing"
+        words = f"\nits last words:\n{gone.last_words}" if gone.last_words else ""
+        return WorkerLost(
+            f"worker {slot.number} ({dead.backend}, pid {dead.pid}) {gone.how} while it ran {doing}, and so did "
+            f"{self._crew.restarts} before it; nobody had got an answer in between{words}"
+        )
 
     def _mention_the_forgetful(self, slot: Slot) -> None:
         """Members that are not deterministic are never asked again; those that cannot be told either begin anew."""
@@ -191,8 +212,12 @@ class Recovery:
         """No worker can be had for this slot: shrink if the plan leaves that to us, else say so to whoever asked."""
         if self._crew.shrinks:
             self._shrink(slot, self._neighbour(slot) or self._crew.slots[HERE], error)
-            return
-        slot.orphaned = True
+        else:
+            self._give_up(slot, error)
+
+    def _give_up(self, slot: Slot, error: PacelineError) -> None:
+        """Whoever has asked is told; whoever asks next tries again with a new worker."""
+        slot.orphaned, slot.fruitless = True, 0
         requests, slot.queue = list(slot.queue), deque()
         for request in requests:
             for index in request.items:

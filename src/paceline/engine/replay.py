@@ -16,7 +16,7 @@ import numpy as np
 from paceline.engine import wire
 from paceline.engine.isolation import Refusing, Stale, Swapping
 from paceline.engine.journal import outputs_differ
-from paceline.engine.seat import Anew, Seat, checked
+from paceline.engine.seat import Anew, Seat, ability, checked
 from paceline.errors import MemberExit, ReplayDiverged, SharedRandomness, TooLarge
 from paceline.seeds import check
 
@@ -51,7 +51,7 @@ def _replay_told(
     isolation: Swapping | Refusing, seat: Seat, number: int, method: str, packed: wire.Packed, answer: wire.Packed
 ) -> None:
     """A member that is not deterministic is told what it answered; it is never asked again."""
-    recall = getattr(seat.value, "recall", None)
+    recall = ability(seat.value, "recall")
     if recall is not None:
         isolation.run(seat.streams, "recall", recall, (method, wire.fresh(packed), wire.fresh(answer)))
 

@@ -72,6 +72,7 @@ class Slot:
         self.redo: list[Request] | None = None  # stale calls, to be made again once everything sent has come back
         self.builds_alone = False  # somebody's constructor or replay kills: build one by one
         self.overdue: float | None = None  # the deadline for which the worker was killed
+        self.fruitless = 0  # how many workers have died here since somebody got an answer, and nobody was to blame
         self.suspect = False  # we were interrupted in the middle of its traffic: what it knows and we know may differ
         self.unkeepable = False  # under auto: its members go to a neighbour instead of a new worker
         self.orphaned = False  # its worker could not be replaced: whoever asks next tries again

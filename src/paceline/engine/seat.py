@@ -42,6 +42,14 @@ class Seat:
         self.stale = False  # awaiting its rebuild; what is called meanwhile is called again afterwards
 
 
+def ability(value: Any, name: str) -> Any:
+    """A member's method of that name, or None. A member that raises when it is asked for one does not have it."""
+    try:
+        return getattr(value, name, None)
+    except Exception:
+        return None
+
+
 def checked(answer: Any, packed: wire.Packed) -> int:
     """The check of an answer, as the journal keeps it."""
     try:

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from paceline.engine.isolation import Stale
-from paceline.engine.seat import Result, Seat
+from paceline.engine.seat import Result, Seat, ability
 
 if TYPE_CHECKING:
     from paceline.engine.host import Host
@@ -55,7 +55,7 @@ class BoundPort:
         readable = {name: _read_only(array) if name in inputs else array for name, array in arrays.items()}
         names = [name for name in arrays if name not in ("asked", "state")]
         self._items: list[tuple[int, Seat, Any, tuple[Any, ...]]] = [
-            (item, seats[index], getattr(seats[index].value, method, None), _views(readable, names, where))
+            (item, seats[index], ability(seats[index].value, method), _views(readable, names, where))
             for index, (item, where) in rows.items()
         ]
         self._quiet = bytearray(len(self._asked))  # items that may be run in groups
