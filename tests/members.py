@@ -90,6 +90,51 @@ class Mortal(Ledger):
         return self.times(factor)
 
 
+class Stubborn(Ledger):
+    """Never comes back from its farewell."""
+
+    def close(self) -> None:
+        time.sleep(1000)
+
+
+class Unsaveable(Ledger):
+    """Hangs, or raises, when it is asked for a snapshot."""
+
+    def __init__(self, hangs: bool) -> None:
+        super().__init__()
+        self.hangs = hangs
+
+    def snapshot(self) -> float:
+        if self.hangs:
+            time.sleep(1000)
+        raise ValueError("not now")
+
+    def restore(self, value: float) -> None:
+        self.value = value
+
+
+class Knocking(Ledger):
+    """Sends Ctrl-C to main, once, while it is built for the second time or while it closes."""
+
+    def __init__(self, main: int, when: str, mark: str) -> None:
+        super().__init__()
+        self.main, self.when, self.mark = main, when, mark
+        if when == "build" and os.path.exists(mark):
+            self.knock()
+        open(mark, "w").close()
+
+    def close(self) -> None:
+        if self.when == "close":
+            self.knock()
+
+    def knock(self) -> None:
+        if os.path.exists(self.mark + ".knocked"):
+            return
+        open(self.mark + ".knocked", "w").close()
+        os.kill(self.main, signal.SIGINT)
+        time.sleep(0.2)
+
+
 class Episode(Saved):
     def reset(self, start: float) -> Anew:
         self.value = start
@@ -298,3 +343,20 @@ class DeadlyToBind:
 
     def fine(self) -> str:
         return "fine"
+
+
+class LateSaved:
+    """Draws when it is told to, and can be saved."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def step(self, late: bool) -> float:
+        self.steps += 1
+        return self.steps + (random.random() if late else 0.0)
+
+    def snapshot(self) -> int:
+        return self.steps
+
+    def restore(self, steps: int) -> None:
+        self.steps = steps

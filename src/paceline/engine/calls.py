@@ -30,6 +30,14 @@ class Outcome:
         return self.error is None
 
 
+_NAMES = {
+    "build": "its constructor (or replay)",
+    "map": "the mapped function",
+    "snapshot": "snapshot()",
+    "drop": "close()",
+}
+
+
 class Request:
     """One message to one worker."""
 
@@ -72,9 +80,7 @@ class Request:
 
     def call_name(self) -> str:
         """How an error message names it."""
-        return {"call": f"{self.method}()", "build": "its constructor (or replay)", "map": "the mapped function"}.get(
-            self.op, self.op
-        )
+        return {"call": f"{self.method}()", **_NAMES}.get(self.op, self.op)
 
 
 class Handle:
@@ -155,9 +161,9 @@ class Handle:
             return Outcome(error=_noted(as_error(result[2]), self._notes[member]))
         return Outcome(answer=wire.unpack(result[2]))
 
-    def first_error(self) -> BaseException:
+    def first_error(self, among: set[int] | None = None) -> BaseException:
         """The lowest member's exception; the others hang on it as notes."""
-        failures = self.failures()
+        failures = {m: error for m, error in self.failures().items() if among is None or m in among}
         first, *others = failures
         for member in others:
             words = wire.words(failures[member])

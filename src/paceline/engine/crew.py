@@ -75,6 +75,7 @@ class Crew:
         self.called = False  # whether a call or a snapshot may be under way: a ring of the same member comes after it
         self.suspicious = False  # whether any slot is suspect
         self.steady = False  # nothing is half done: an interrupt now breaks nothing
+        self.limit: float | None = None  # seconds that a snapshot or a farewell may take, as any call may
         self.owner = os.getpid()
         self.closed = False
         self.slots = {HERE: Slot(HERE, find("inline"))}
@@ -163,7 +164,7 @@ class Crew:
             slot.inflight.append(request)
         except OSError as error:  # out of descriptors, say: nothing has been sent, and whoever asked is told
             for index in request.items:
-                self.give(request, (index, ERROR, error, 0, None), "")
+                self._answer(request, (index, ERROR, error, 0, None), "")
         except BaseException:
             slot.inflight.append(request)
             slot.suspect = self.suspicious = True
@@ -209,7 +210,14 @@ class Crew:
             lost = self.members[index].lost
             if lost is not None:
                 del request.items[index]
-                self.give(request, (index, ERROR, lost, 0, None), "")
+                self._answer(request, (index, ERROR, lost, 0, None), "")
+
+    def _answer(self, request: Request, result: Result, note: str) -> None:
+        """Answers whoever waits for this: for a build that is not always whoever asked for it."""
+        if request.op == "build":
+            self.built(self.members[result[0]], result, note)
+        else:
+            self.give(request, result, note)
 
     # -- hearing --------------------------------------------------------------------------------------
 
@@ -382,7 +390,7 @@ class Crew:
                 request.items.pop(result[0], None)
 
     def _take_result(self, slot: Slot, request: Request, result: Result) -> None:
-        index, kind, payload, _, base = result
+        index, kind, payload, _, _ = result
         unshared = kind == STALE or isinstance(payload, SharedRandomness)
         if unshared and self.aside.put(slot, request.part(index), kind):
             return
@@ -392,11 +400,12 @@ class Crew:
         if request.op == "call" and request.record:
             self._journal(self.members[index], request, result)
         elif request.op == "snapshot":
-            self._snapshot_taken(self.members[index], kind, base)
+            self.saved(result)
         self.give(request, result, self._where(slot, request, result))
 
     def built(self, member: Member, result: Result, note: str) -> None:
         """Tells whoever waits for a member that it stands, or why not."""
+        member.stands = result[1] == OK
         if result[1] == OK:
             member.build_tries = 0
             member.snapshots = result[2]["snapshots"]
@@ -426,14 +435,24 @@ class Crew:
                 member.snapshot_due = True
                 by_slot.setdefault(member.slot, {})[member.index] = None
         for number, items in by_slot.items():
-            self.submit(self.slots[number], Request("snapshot", items))
+            self.submit(self.slots[number], self.saving(items))
 
-    def _snapshot_taken(self, member: Member, kind: int, base: Any) -> None:
+    def saving(self, items: dict[int, None], handle: Handle | None = None) -> Request:
+        """The request that asks these members for snapshots."""
+        return Request("snapshot", items, handle=handle, deadline=self.limit)
+
+    def saved(self, result: Result) -> None:
+        """Takes a snapshot in; a member that cannot give one is rebuilt from its recipe."""
+        index, kind, payload, _, base = result
+        member = self.members[index]
         member.snapshot_due = False
         if kind == OK:
             member.journal.start_anew(base)
-        else:
-            member.snapshots = False  # its snapshot() raises: it is rebuilt from the recipe then
+        elif kind == ERROR:
+            member.snapshots = False
+            error = as_error(payload)
+            why = f"{type(error).__name__}: {wire.words(error)}"
+            self.note("unsaved", f"member {index} gave no snapshot and will not be asked again: {why}")
 
     def give(self, request: Request, result: Result, note: str) -> None:
         """Answers the caller."""
@@ -480,8 +499,13 @@ class Crew:
                 worker.say_goodbye()
             slot.queue.clear()
             slot.inflight.clear()
-        for worker, end in closing:
-            worker.close(max(0.0, end - monotonic()))
+        try:
+            for worker, end in closing:
+                worker.close(max(0.0, end - monotonic()))
+        except BaseException:  # somebody does not want to wait: then they end at once
+            for worker, _ in closing:
+                worker.abandon()
+            raise
 
     def note(self, kind: str, text: str) -> None:
         """Recorded always; told once per kind, aloud if it is a loss."""

@@ -124,6 +124,7 @@ class Pool:
         self._asked = Plan(backend=backend, workers=count, isolate=isolate)
         self._deadline = deadline
         self._check_deadline(deadline)
+        self._crew.limit = self._limit(None)
         self._next = 0
         self._place(placement, 0 if measures else count)
         # A pool that is dropped must not leave workers behind; one that is still open at the end is closed in order.
@@ -313,13 +314,16 @@ class Pool:
         crew.moving.move(target, backend=backend, workers=workers)
 
     def snapshot(self) -> None:
-        """Asks every member that has `snapshot` and `restore` for a snapshot; their journals start from there."""
+        """Asks every member that has `snapshot` and `restore` for a snapshot; their journals start from there.
+
+        One that raises, or takes too long, keeps its journal; `events` says so.
+        """
         crew = self._open()
         able = [member.index for member in crew.members if member.snapshots]
         crew.settle_rings(able)
         handle = Handle(crew.pump, able)
         for number, items in self._by_slot(dict.fromkeys(able), False):
-            crew.submit(crew.slots[number], Request("snapshot", items, handle=handle))
+            crew.submit(crew.slots[number], crew.saving(items, handle))
         handle.finish()
 
     # -- life -----------------------------------------------------------------------------------------

@@ -413,7 +413,7 @@ class Port:
 
     def binding(self, slot: Slot) -> tuple[tuple[Any, ...], int | None]:
         """The message that binds this port on a worker, and the descriptor that goes with it."""
-        mine = {member: item for member, item in self._item.items() if self._on(slot, member)}
+        mine = {m: item for m, item in self._item.items() if self._on(slot, m) and not self._crew.members[m].leaving}
         self._name_the_unable(mine)
         rows = {member: (item, self._rows.places[item]) for member, item in mine.items() if item not in self._unable}
         about = ("bind", self._number, self._method, rows, list(self.inputs))

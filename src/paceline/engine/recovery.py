@@ -146,7 +146,7 @@ class Recovery:
 
     def settle_in(self, slot: Slot) -> None:
         """Puts before everything else what makes a new worker what the old one was, and rings again at the end."""
-        mine = [member for member in self._crew.members if member.slot == slot.number and member.lost is None]
+        mine = [m for m in self._crew.members if m.slot == slot.number and m.lost is None and not m.leaving]
         preamble = (
             [self._crew.building([m]) for m in mine]
             if slot.builds_alone
@@ -174,6 +174,8 @@ class Recovery:
             return [victim]
         index = next(iter(victim.items))
         error = verdict(index, victim.call_name(), victim.op == "map")
+        if victim.op == "snapshot":
+            self._crew.saved((index, ERROR, error, 0, None))
         self._crew.give(victim, (index, ERROR, error, 0, None), "")
         return []
 

@@ -41,6 +41,8 @@ class Member:
         self.recalls = False
         self.snapshot_due = False
         self.build_tries = 0
+        self.leaving = False  # it has been told to leave its slot, and is not to be built there again
+        self.stands = False  # it has been built, and was so when last heard of
         self.awaited: Handle | None = None  # who waits for it to be built
         self.lost: WorkerLost | None = None  # its worker dies whenever it is built
         self._packed: wire.Packed | None = None
