@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline import Anew
+from paceline import Anew, Pool
 
 
 class Walker:
@@ -360,3 +360,45 @@ class LateSaved:
 
     def restore(self, steps: int) -> None:
         self.steps = steps
+
+
+class Interrupted:
+    """Draws from a process-wide generator for the first time when Ctrl-C comes."""
+
+    def step(self, late: bool, mark: str) -> float:
+        if not late:
+            return 1.0
+        value = random.random()
+        if not os.path.exists(mark):
+            open(mark, "w").close()
+            signal.raise_signal(signal.SIGINT)
+        return value
+
+    def step_row(self, late: np.ndarray, out: np.ndarray) -> None:
+        out[...] = random.random() if late else 1.0
+        if int(late) == 2:
+            signal.raise_signal(signal.SIGINT)
+
+
+class DrawingInside:
+    """Has a pool of its own, on threads, and members there that draw."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def nest(self) -> float:
+        self.steps += 1
+        with Pool([LateSaved], backend="thread") as pool:
+            return pool.call("step", {0: (True,)})[0]
+
+    def step(self) -> int:
+        self.steps += 1
+        return self.steps
+
+
+class DrawingRestored(LateSaved):
+    """Draws when it is restored."""
+
+    def restore(self, steps: int) -> None:
+        random.random()
+        super().restore(steps)

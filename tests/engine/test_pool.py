@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import sys
 import threading
 import types
@@ -11,7 +13,17 @@ from functools import partial
 import numpy as np
 import psutil
 import pytest
-from members import Fault, GlobalDrawer, LateDrawer, SnapshotWalker, TwoArguments, Walker, raising
+from members import (
+    DrawingInside,
+    DrawingRestored,
+    Fault,
+    GlobalDrawer,
+    LateDrawer,
+    SnapshotWalker,
+    TwoArguments,
+    Walker,
+    raising,
+)
 
 import paceline
 from paceline import Pool
@@ -315,6 +327,31 @@ def test_an_unsendable_recipe_is_named_at_the_start() -> None:
         Pool([factory], backend="process")
     with Pool([factory]) as pool:
         assert pool.call("add", {0: (1,)}) == {0: 1}
+
+
+def test_a_member_that_draws_when_it_is_restored_draws_on_as_before(killable: str) -> None:
+    def job(pool: Pool, kill: bool) -> list:
+        pool.call("step", {0: (False,)})
+        pool.snapshot()
+        if kill:
+            os.kill(pool.workers[0].pid, signal.SIGKILL)
+        return [pool.call("step", {0: (True,)}) for _ in range(2)]
+
+    with Pool([DrawingRestored], seed=3) as plain, Pool([DrawingRestored], seed=3, backend=killable) as pool:
+        assert job(plain, False) == job(pool, True)
+
+
+def test_shared_randomness_of_a_pool_within_is_an_error_like_any_other(backend: str) -> None:
+    with Pool([DrawingInside], backend=backend) as pool:
+        assert pool.call("step") == {0: 1}
+        with pytest.raises(paceline.SharedRandomness):
+            pool.call("nest")
+        # On threads the member itself is in flight while somebody draws: then it is as it was before.
+        expected = 2 if backend == "thread" else 3
+        assert pool.call("step") == {0: expected}
+        if backend in ("process", "ray"):
+            os.kill(pool.workers[0].pid, signal.SIGKILL)
+        assert pool.call("step") == {0: expected + 1}
 
 
 def test_streams_of_a_map_follow_keys(backend: str) -> None:

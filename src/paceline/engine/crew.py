@@ -25,9 +25,9 @@ from paceline.engine.mapped import Mapped
 from paceline.engine.moving import Moving
 from paceline.engine.recovery import WORK, Recovery
 from paceline.engine.roster import HERE, Event, Member, Slot
-from paceline.engine.seat import ERROR, OK, STALE, Result
+from paceline.engine.seat import ERROR, OK, SHARED, STALE, Result
 from paceline.engine.trace import Trace
-from paceline.errors import Closed, PlanNotMet, SharedRandomness
+from paceline.errors import Closed, PlanNotMet
 
 if TYPE_CHECKING:
     from paceline.engine.pilot import Pilot
@@ -390,14 +390,15 @@ class Crew:
                 request.items.pop(result[0], None)
 
     def _take_result(self, slot: Slot, request: Request, result: Result) -> None:
-        index, kind, payload, _, _ = result
-        unshared = kind == STALE or isinstance(payload, SharedRandomness)
-        if unshared and self.aside.put(slot, request.part(index), kind):
+        index, kind, payload, checked, base = result
+        if kind in (STALE, SHARED) and self.aside.put(slot, request.part(index), kind):
             return
+        if kind == SHARED:
+            result = index, ERROR, payload, checked, base
         if request.op == "build":
             self.built(self.members[index], result, self._where(slot, request, result))
             return
-        if request.op == "call" and request.record:
+        if request.op == "call" and request.record and kind != SHARED:  # else it does not count: it will be rebuilt
             self._journal(self.members[index], request, result)
         elif request.op == "snapshot":
             self.saved(result)
@@ -418,8 +419,6 @@ class Crew:
     def _journal(self, member: Member, request: Request, result: Result) -> None:
         index, kind, payload, checked, base = result
         packed = request.items[index]
-        if isinstance(payload, SharedRandomness):
-            return  # the call does not count: the member will be rebuilt as it was before
         if member.deterministic:
             member.journal.add(("call", request.method, packed, checked), base)
         elif kind == OK:

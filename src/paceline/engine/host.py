@@ -16,11 +16,11 @@ from typing import Any
 
 from paceline.engine import wire
 from paceline.engine.generators import GENERATORS
-from paceline.engine.isolation import Refusing, Stale, Streams, Swapping
+from paceline.engine.isolation import Refusing, Shared, Stale, Streams, Swapping
 from paceline.engine.journal import Base
 from paceline.engine.mapped import received
 from paceline.engine.replay import replay
-from paceline.engine.seat import ERROR, OK, STALE, Anew, Result, Seat, ability, checked
+from paceline.engine.seat import ERROR, OK, SHARED, STALE, Anew, Result, Seat, ability, checked
 from paceline.engine.serving import BoundPort
 from paceline.errors import MemberExit, ReplayDiverged, SharedRandomness, TooLarge
 from paceline.seeds import Key, check
@@ -142,7 +142,8 @@ class Host:
             return
         snapshot, streams = base
         if snapshot is not None:
-            self.isolation.run(seat.streams, "restore", seat.value.restore, (wire.fresh(snapshot),))
+            # A read, for its streams: the one that gave the snapshot has not drawn for being restored.
+            self.isolation.run(seat.streams, "restore", seat.value.restore, (wire.fresh(snapshot),), False)
         if streams is not None:
             seat.streams.states, seat.streams.isolated = streams, True
 
@@ -238,19 +239,26 @@ class Host:
         return wire.settle(packed) if self._here else packed
 
     def _failure(self, index: int, error: BaseException) -> Result:
-        return index, ERROR, error if self._here else wire.pack_error(error), check(type(error).__qualname__), None
+        kind = ERROR
+        if isinstance(error, Shared):
+            kind, error = SHARED, SharedRandomness(str(error))
+        return index, kind, error if self._here else wire.pack_error(error), check(type(error).__qualname__), None
 
     def mishap(self, seat: Seat, method: str, error: BaseException) -> Result:
         """What comes back of a call that raised."""
         # What drew from a stream that is not its own is not what it should be: it must be rebuilt.
-        seat.stale = isinstance(error, Stale | SharedRandomness)
+        seat.stale = isinstance(error, Stale | Shared)
         if isinstance(error, Stale):
             return seat.index, STALE, None, 0, None
         return self._failure(seat.index, self._own_error(error, f"member {seat.index} called sys.exit() in {method}()"))
 
+    def interrupted_by(self, error: BaseException) -> bool:
+        """Whether that is Ctrl-C, and the caller's to handle."""
+        return self._interruptible and isinstance(error, KeyboardInterrupt)
+
     def _own_error(self, error: BaseException, exited: str) -> BaseException:
         """What the caller is given for what a member raised; Ctrl-C goes through."""
-        if isinstance(error, KeyboardInterrupt) and self._interruptible:
+        if self.interrupted_by(error):
             raise error
         return MemberExit(f"{exited}, with {error.code!r}") if isinstance(error, SystemExit) else error
 

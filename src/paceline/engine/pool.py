@@ -102,7 +102,6 @@ class Pool:
         isolate: bool = False,
         trace: Trace | None = None,
     ) -> None:
-        interrupts.install()
         members = _members(list(factories), keys, deterministic)
         auto = backend == "auto"
         measures = auto and not isolate
@@ -131,6 +130,7 @@ class Pool:
         self._finalizer = weakref.finalize(self, Crew.abandon, self._crew)
         self._finalizer.atexit = False
         _open_crews.add(self._crew)
+        interrupts.install()
         try:
             self._build(failed_builds)
         except BaseException:
@@ -341,7 +341,11 @@ class Pool:
         """Ends every worker. May be called again; never raises."""
         self._finalizer.detach()
         _open_crews.discard(self._crew)
-        self._crew.close()
+        try:
+            self._crew.close()
+        finally:
+            if not _open_crews:
+                interrupts.uninstall()
 
     # -- small things ---------------------------------------------------------------------------------
 

@@ -24,10 +24,10 @@ from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.journal import PortLog
 from paceline.engine.roster import HERE, Slot
 from paceline.engine.rows import Rows, Spec
-from paceline.engine.seat import ERROR, OK, STALE, Result
+from paceline.engine.seat import ERROR, OK, SHARED, STALE, Result
 from paceline.engine.serving import IDLE, NEWS, READY
 from paceline.engine.wait import Patience, publish
-from paceline.errors import BadInput, Closed, SharedRandomness
+from paceline.errors import BadInput, Closed
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
@@ -391,9 +391,10 @@ class Port:
             return  # it has been answered for meanwhile
         member = self._crew.members[self._members[item]]
         slot = self._crew.slots[member.slot]
-        shared = isinstance(result[2], SharedRandomness) and self._crew.shrinks
-        if result[1] != STALE and not shared:
-            self._heard[item] = result
+        index, kind, payload, checked, base = result
+        shared = kind == SHARED and self._crew.shrinks
+        if kind != STALE and not shared:
+            self._heard[item] = (index, ERROR, payload, checked, base) if kind == SHARED else result
             self._state_bytes[item] = NEWS  # as its worker does, if it has the port
             return
         self._state_bytes[item] = IDLE

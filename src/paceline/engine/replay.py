@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from paceline.engine import wire
-from paceline.engine.isolation import Refusing, Stale, Swapping
+from paceline.engine.isolation import Refusing, Shared, Stale, Swapping
 from paceline.engine.journal import outputs_differ
 from paceline.engine.seat import Anew, Seat, ability, checked
-from paceline.errors import MemberExit, ReplayDiverged, SharedRandomness, TooLarge
+from paceline.errors import MemberExit, ReplayDiverged, TooLarge
 from paceline.seeds import check
 
 _TOO_LARGE = check(TooLarge.__qualname__)  # an answer that was never sent, so never seen
@@ -37,7 +37,7 @@ def _replay_call(
         answer = isolation.run(seat.streams, method, getattr(seat.value, method), args)
         answer = answer.answer if type(answer) is Anew else answer
         got = checked(answer, wire.pack(answer))
-    except (Stale, SharedRandomness, KeyboardInterrupt):
+    except (Stale, Shared, KeyboardInterrupt):
         raise
     except SystemExit:
         got = check(MemberExit.__qualname__)
@@ -71,7 +71,7 @@ def _replay_port(
     for step in range(steps):
         try:
             isolation.run(seat.streams, method, function, (*(rows[step, ...] for rows in inputs), *outputs))
-        except (Stale, SharedRandomness, KeyboardInterrupt):
+        except (Stale, Shared, KeyboardInterrupt):
             raise
         except BaseException as error:  # it raised the first time too, and the caller was told then
             _log.debug("member %d raised %s again in replay", seat.index, type(error).__name__)

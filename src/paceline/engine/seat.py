@@ -9,7 +9,9 @@ from paceline.engine import wire
 from paceline.engine.isolation import Streams
 from paceline.seeds import check
 
-OK, ERROR, STALE = range(3)
+OK, ERROR, STALE, SHARED = range(4)
+"""Answered; raised; drew from a stream that is not its own, unknown to it; drew on threads, which is an error."""
+
 Result = tuple[int, int, Any, int, Any]
 """(member or item, kind, packed answer or error, check of the answer, where its journal may start anew)"""
 

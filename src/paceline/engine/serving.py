@@ -127,9 +127,10 @@ class BoundPort:
         try:
             self._host.isolation.disown()
         except Exception as error:
-            for place, (item, seat, _) in enumerate(group):
+            for place, (item, seat, result) in enumerate(group):
                 self._quiet[item] = 0
-                group[place] = item, seat, _Raised(error)
+                if not (type(result) is _Raised and self._host.interrupted_by(result.error)):
+                    group[place] = item, seat, _Raised(error)
 
     def _serve_swapped(self, item: int, seat: Seat, function: Any, views: tuple[Any, ...]) -> None:
         host, method = self._host, self._method
