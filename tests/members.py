@@ -64,6 +64,10 @@ class Ledger:
         self.value = 2 * self.value + float(a)
         o[...] = self.value
 
+    def times_later(self, factor: float, seconds: float) -> float:
+        time.sleep(seconds)
+        return self.times(factor)
+
     def times(self, factor: float) -> float:
         self.value *= factor
         return self.value
@@ -300,6 +304,29 @@ class BadRepr:
         raise RuntimeError("no name")
 
 
+class Talker:
+    """Says things, with and without an end."""
+
+    def say(self, count: int) -> int:
+        for _ in range(count):
+            print("x" * 100)
+        return count
+
+    def bars(self, count: int) -> None:
+        for number in range(count):
+            sys.stderr.write(f"\r{number:>80}")
+        print(" done")
+
+    def halves(self) -> None:
+        for word in ("one", "two", "three"):
+            print(word, end=" ", flush=True)
+        print("four")
+
+    def last_words(self) -> None:
+        print("farewell", end="", flush=True)
+        os._exit(1)
+
+
 class Odd:
     """Answers and raises what nobody would think of."""
 
@@ -402,3 +429,13 @@ class DrawingRestored(LateSaved):
     def restore(self, steps: int) -> None:
         random.random()
         super().restore(steps)
+
+
+class SlowRows(Ledger):
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def add_row(self, a: np.ndarray, o: np.ndarray) -> None:
+        time.sleep(self.seconds)
+        super().add_row(a, o)

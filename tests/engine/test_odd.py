@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
-from members import BadStr, DeadlyToBind, Dictionary, Fault, Ledger, Odd, dying
+from members import BadStr, DeadlyToBind, Dictionary, Fault, Ledger, Odd, SlowRows, Talker, dying
 
 import paceline
 from paceline import Pool
@@ -109,3 +112,89 @@ def test_a_port_that_cannot_be_bound_says_why(monkeypatch: pytest.MonkeyPatch) -
         pool.move([0], backend="thread", workers=1)
         port.post()
         assert port.wait() == [0]
+
+
+def test_rows_of_a_pool_that_was_closed_say_so(backend: str) -> None:
+    pool = Pool([Ledger], backend=backend)
+    port = pool.port("add_row", *ONE)
+    port.post()
+    pool.close()
+    with pytest.raises(paceline.Closed):
+        port.wait()
+
+
+def test_what_outlives_a_dropped_pool_says_that_it_is_closed(backend: str) -> None:
+    def drop() -> tuple:
+        pool = Pool([Ledger], backend=backend)
+        port = pool.port("add_row", *ONE)
+        return pool.post("get"), port, pool._crew
+
+    handle, port, crew = drop()
+    gc.collect()
+    with pytest.raises(paceline.Closed):
+        handle.wait()
+    with pytest.raises(paceline.Closed):
+        port.post()
+    assert crew.events == []
+
+
+def test_a_ports_deadline_is_not_that_of_the_call_before_it(killable: str) -> None:
+    with Pool([Ledger] * 2, backend=killable) as pool:
+        port = pool.port("add_row", *ONE, members=[1], deadline=0.2)
+        handle = pool.post("times_later", {0: (3.0, 0.6)}, deadline=20)
+        port.post()
+        assert handle.wait() == {0: 3.0}
+        assert port.wait() == [1]
+        assert pool.events == []
+
+
+def test_a_calls_deadline_is_not_that_of_the_rows_before_it() -> None:
+    with Pool([partial(SlowRows, 0.6), Ledger], backend="process") as pool:
+        port = pool.port("add_row", *ONE, members=[0], deadline=20)
+        port.post()
+        assert pool.call("times", {1: (3.0,)}, deadline=0.2) == {1: 3.0}
+        assert port.wait() == [0]
+        assert pool.events == []
+
+
+def test_deadlines_and_timeouts_may_be_as_long_as_anybody_likes() -> None:
+    with Pool([Ledger] * 2, backend="process", deadline=1e9) as pool:
+        handle = pool.post("times_later", dict.fromkeys(range(2), (3.0, 0.05)))
+        assert handle.ready(2, timeout=1e9) == [0, 1]
+
+
+def test_too_few_keys_for_a_map(backend: str) -> None:
+    with Pool([Ledger], backend=backend) as pool:
+        with pytest.raises(paceline.BadInput, match="5 items need as many keys; got 2"):
+            pool.map(abs, range(5), keys=[1, 2])
+        with pytest.raises(paceline.BadInput, match="item 2 has no key"):
+            pool.map(abs, iter(range(5)), keys=iter([1, 2]))
+        assert pool.map(abs, range(2), keys=[1, 2, 3]) == [0, 1]
+
+
+def test_half_a_line_is_kept_for_the_last_words_and_shown_once_it_is_whole(capfd: pytest.CaptureFixture) -> None:
+    with Pool([Talker], backend="process", restarts=1) as pool:
+        pool.call("halves")
+        pool.call("bars", {0: (3000,)})
+        with pytest.raises(paceline.WorkerLost, match="farewell"):
+            pool.call("last_words")
+    lines = capfd.readouterr().err.split("\n")
+    assert [line.partition("] ")[2] for line in lines if "one two" in line] == ["one two three four"]
+    [bar] = [line for line in lines if "done" in line]
+    assert bar.endswith("2999 done")
+    assert len(bar) < 1 << 17
+    assert sum("farewell" in line for line in lines) == 1
+
+
+def test_workers_of_a_forked_child_are_heard() -> None:
+    with Pool([Talker], backend="process") as pool:
+        pool.call("say", {0: (100,)})
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                with Pool([Talker], backend="process", deadline=10, restarts=1) as own:
+                    code = 0 if own.call("say", {0: (2000,)}) == {0: 2000} else 2
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -226,6 +226,8 @@ class Crew:
 
         Returns False if nothing is under way, so that nothing can come.
         """
+        if self.closed:
+            return False
         self.mend()
         try:
             return self._pump(timeout)

@@ -12,7 +12,7 @@ import itertools
 import math
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -223,8 +223,7 @@ class Pool:
         """Like `map`, but yields (index, outcome) as items finish."""
         crew = self._open()
         number = self._number()
-        keyed = enumerate(zip(itertools.count() if keys is None else keys, items, strict=False))
-        stream = Stream(crew, number, iter(keyed), self._limit(deadline), self._packed)
+        stream = Stream(crew, number, _keyed(items, keys), self._limit(deadline), self._packed)
         mapped = Mapped(function)
         if crew.place != "inline" or stream.slots[0].backend.name not in ("inline", "thread"):
             mapped.pack()  # before anything is handed out: what cannot be sent must not be found out in mid-run
@@ -445,6 +444,23 @@ def _members(
     if len(flags) != len(factories):
         raise BadInput(f"deterministic has {len(flags)} entries for {len(factories)} members")
     return [Member(i, chosen[i], factory, flags[i]) for i, factory in enumerate(factories)]
+
+
+def _keyed(items: Iterable[Any], keys: Iterable[Key] | None) -> Iterator[tuple[int, tuple[Key, Any]]]:
+    """Numbers the items and puts their keys to them."""
+    if isinstance(keys, Sized) and isinstance(items, Sized) and len(keys) < len(items):
+        raise BadInput(f"{len(items)} items need as many keys; got {len(keys)}")
+    return _paired(items, keys)
+
+
+def _paired(items: Iterable[Any], keys: Iterable[Key] | None) -> Iterator[tuple[int, tuple[Key, Any]]]:
+    left = iter(itertools.count() if keys is None else keys)
+    for index, item in enumerate(items):
+        try:
+            key = next(left)
+        except StopIteration:
+            raise BadInput(f"item {index} has no key: there are only {index} keys") from None
+        yield index, (key, item)
 
 
 def _check_key(key: Any) -> None:

@@ -98,7 +98,7 @@ class Port:
             BadInput: a member is still waited for, or is not bound to this port.
         """
         crew = self._crew
-        if self._number not in crew.ports:
+        if crew.closed or self._number not in crew.ports:
             raise Closed("this port, or its pool, has been closed")
         if crew.pilot is not None:
             crew.pilot.begin(through_port=True)
@@ -124,6 +124,8 @@ class Port:
         The lowest member's exception is raised, or with `outcomes=True` left in `errors`. If the caller is interrupted
         while rows are being run or fetched, the round is void: members are as they were before it.
         """
+        if self._crew.closed:
+            raise Closed("the pool was closed before its rows were fetched")
         self.extras, self.errors = {}, {}
         try:
             ready = self._wait(min_ready, timeout)
@@ -302,8 +304,8 @@ class Port:
         """Sleeps until a worker has something to tell; they are asked to knock."""
         for worker in self._ringing:
             worker.listen(True)
-        if not enough():
-            self._crew.pump(seconds)
+        if not enough() and not self._crew.pump(seconds) and not enough():
+            raise Closed("the pool was closed before its rows had been run")
         for worker in self._ringing:
             worker.listen(False)
 
@@ -486,6 +488,10 @@ class Port:
         """There is no worker any more, and none can be had: whoever waits is told."""
         for item in self._pending(slot):
             self._give_up(item, error)
+
+    def rang(self, worker: Any) -> bool:
+        """Whether the worker has been told of rows by memory, and not by a message."""
+        return worker in self._ringing
 
     def has_pending(self, slot: Slot) -> bool:
         """Whether a worker still has rows to run."""

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 WORK = ("call", "map", "ring", "snapshot")
 """What somebody gets an answer to. A worker that dies in anything else has nobody to blame for it."""
 
+_TOLD = ("define", "forget", "bind", "unbind")  # nobody's code: it takes no time to speak of
+_LONGEST = 86400.0  # seconds to wait at a time: the kernel counts milliseconds in 32 bits
 _ASKED_AGAIN = ("call", "map", "snapshot")  # everything else a new worker is told anyway
+
+_Watch = tuple[float | None, float, int]
+"""(deadline, since when, how many calls)"""
 
 Verdict = Callable[..., WorkerLost]
 """(member or item, name of the call, whether it is an item of a map) → the error that says so."""
@@ -44,22 +49,34 @@ class Recovery:
         """How long to wait at the most: until a call is overdue, or the caller wants to go on."""
         left = [self._left(slot) for slot in busy]
         limits = [limit for limit in (*left, timeout) if limit is not None]
-        return max(0.0, min(limits)) if limits else None
+        return max(0.0, min(*limits, _LONGEST)) if limits else None
 
     def _left(self, slot: Slot) -> float | None:
         """Seconds until the slot's call in hand is overdue."""
-        deadline, since, calls = None, monotonic(), 1
-        if slot.inflight:
-            deadline, since, calls = slot.inflight[0].deadline, slot.inflight[0].since, len(slot.inflight[0].items)
-        for port in self._crew.ports.values():
-            if port.deadline is not None and port.has_pending(slot):
-                deadline, since = port.deadline, port.rung[slot.number]
-        if deadline is None or not slot.worker.can_kill:
+        watches = self._watches(slot)
+        if not watches or not slot.worker.can_kill:
             return None
         begun = slot.worker.busy_since()
-        # A worker that cannot say which call it has in hand gets the time of all of them.
-        limit = max(begun, since) + deadline if begun is not None else since + deadline * max(1, calls)
-        return limit - monotonic()
+        ends = []
+        for deadline, since, calls in watches:
+            if deadline is None:
+                return None
+            # A worker that cannot say which call it has in hand gets the time of all of them.
+            ends.append(max(begun, since) + deadline if begun is not None else since + deadline * max(1, calls))
+        return max(ends) - monotonic()
+
+    def _watches(self, slot: Slot) -> list[_Watch]:
+        """What the worker may have in hand: the first message without an answer, or rows that it was told of without
+        one. Which of the two nobody knows, so both deadlines have to be over. Rows that were asked for by a message
+        are watched when their turn comes."""
+        watches: list[_Watch] = []
+        if slot.inflight and slot.inflight[0].op not in _TOLD:
+            first = slot.inflight[0]
+            watches.append((first.deadline, first.since, len(first.items)))
+        for port in self._crew.ports.values():
+            if port.rang(slot.worker) and port.has_pending(slot):
+                watches.append((port.deadline, port.rung[slot.number], 1))
+        return watches
 
     def kill_the_overdue(self, busy: list[Slot]) -> None:
         """Ends the workers whose call in hand has overrun its deadline; `recover` does the rest."""
@@ -75,13 +92,14 @@ class Recovery:
         return any(port.has_pending(slot) for port in self._crew.ports.values())
 
     def _deadline(self, slot: Slot) -> float | None:
-        if slot.inflight:
-            return slot.inflight[0].deadline
-        return next((port.deadline for port in self._crew.ports.values() if port.has_pending(slot)), None)
+        return max((deadline for deadline, _, _ in self._watches(slot) if deadline is not None), default=None)
 
     def recover(self, slot: Slot, gone: Gone, *, blame: bool = True) -> None:
         """Replaces a dead worker: builds, replays, asks again."""
         dead, slot.worker = slot.worker, None
+        if self._crew.closed:  # its pool was dropped, and the worker with it
+            slot.inflight.clear()
+            return
         victim = slot.inflight[0] if slot.inflight else None
         # In the order in which they were asked: what had been set aside came back before what is under way.
         earlier, later = list(slot.redo or ()), [*list(slot.inflight)[1:], *slot.queue]
