@@ -8,11 +8,12 @@ import random
 import signal
 import sys
 import time
+import types
 from typing import Any
 
 import numpy as np
 
-from paceline import Anew
+from paceline import Anew, Pool
 
 
 class Walker:
@@ -63,6 +64,10 @@ class Ledger:
         self.value = 2 * self.value + float(a)
         o[...] = self.value
 
+    def times_later(self, factor: float, seconds: float) -> float:
+        time.sleep(seconds)
+        return self.times(factor)
+
     def times(self, factor: float) -> float:
         self.value *= factor
         return self.value
@@ -77,6 +82,61 @@ class Saved(Ledger):
 
     def restore(self, value: float) -> None:
         self.value = value
+
+
+class Mortal(Ledger):
+    """Kills its worker the first time that it is told to, and not again."""
+
+    def times_after_death(self, factor: float, mark: str) -> float:
+        if not os.path.exists(mark):
+            open(mark, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.times(factor)
+
+
+class Stubborn(Ledger):
+    """Never comes back from its farewell."""
+
+    def close(self) -> None:
+        time.sleep(1000)
+
+
+class Unsaveable(Ledger):
+    """Hangs, or raises, when it is asked for a snapshot."""
+
+    def __init__(self, hangs: bool) -> None:
+        super().__init__()
+        self.hangs = hangs
+
+    def snapshot(self) -> float:
+        if self.hangs:
+            time.sleep(1000)
+        raise ValueError("not now")
+
+    def restore(self, value: float) -> None:
+        self.value = value
+
+
+class Knocking(Ledger):
+    """Sends Ctrl-C to main, once, while it is built for the second time or while it closes."""
+
+    def __init__(self, main: int, when: str, mark: str) -> None:
+        super().__init__()
+        self.main, self.when, self.mark = main, when, mark
+        if when == "build" and os.path.exists(mark):
+            self.knock()
+        open(mark, "w").close()
+
+    def close(self) -> None:
+        if self.when == "close":
+            self.knock()
+
+    def knock(self) -> None:
+        if os.path.exists(self.mark + ".knocked"):
+            return
+        open(self.mark + ".knocked", "w").close()
+        os.kill(self.main, signal.SIGINT)
+        time.sleep(0.2)
 
 
 class Episode(Saved):
@@ -230,3 +290,152 @@ def raising() -> Any:
 def dying() -> Any:
     """A factory that kills its worker."""
     os._exit(9)
+
+
+class BadStr(Exception):
+    """An error that cannot be put into words."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class BadRepr:
+    def __repr__(self) -> str:
+        raise RuntimeError("no name")
+
+
+class Talker:
+    """Says things, with and without an end."""
+
+    def say(self, count: int) -> int:
+        for _ in range(count):
+            print("x" * 100)
+        return count
+
+    def bars(self, count: int) -> None:
+        for number in range(count):
+            sys.stderr.write(f"\r{number:>80}")
+        print(" done")
+
+    def halves(self) -> None:
+        for word in ("one", "two", "three"):
+            print(word, end=" ", flush=True)
+        print("four")
+
+    def last_words(self) -> None:
+        print("farewell", end="", flush=True)
+        os._exit(1)
+
+
+class Odd:
+    """Answers and raises what nobody would think of."""
+
+    def wordless(self) -> None:
+        raise BadStr("x")
+
+    def nameless(self) -> Any:
+        return {BadRepr(): __import__("threading").Lock()}
+
+    def noted(self) -> None:
+        error = ValueError("v")
+        error.__notes__ = "abc"  # type: ignore[assignment]
+        raise error
+
+    def unknown_class(self) -> None:
+        module = types.ModuleType("only_there")
+        exec("class Strange(Exception): pass", module.__dict__)
+        sys.modules["only_there"] = module
+        raise module.Strange("boo")
+
+
+class Dictionary:
+    """Has every attribute that it holds, and raises KeyError for the others."""
+
+    def __init__(self) -> None:
+        self.__dict__["held"] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return self.__dict__["held"][name]
+
+    def add(self) -> int:
+        return 1
+
+
+class DeadlyToBind:
+    """Kills its worker when its method is looked up."""
+
+    @property
+    def step_row(self) -> Any:
+        os._exit(5)
+
+    def fine(self) -> str:
+        return "fine"
+
+
+class LateSaved:
+    """Draws when it is told to, and can be saved."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def step(self, late: bool) -> float:
+        self.steps += 1
+        return self.steps + (random.random() if late else 0.0)
+
+    def snapshot(self) -> int:
+        return self.steps
+
+    def restore(self, steps: int) -> None:
+        self.steps = steps
+
+
+class Interrupted:
+    """Draws from a process-wide generator for the first time when Ctrl-C comes."""
+
+    def step(self, late: bool, mark: str) -> float:
+        if not late:
+            return 1.0
+        value = random.random()
+        if not os.path.exists(mark):
+            open(mark, "w").close()
+            signal.raise_signal(signal.SIGINT)
+        return value
+
+    def step_row(self, late: np.ndarray, out: np.ndarray) -> None:
+        out[...] = random.random() if late else 1.0
+        if int(late) == 2:
+            signal.raise_signal(signal.SIGINT)
+
+
+class DrawingInside:
+    """Has a pool of its own, on threads, and members there that draw."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def nest(self) -> float:
+        self.steps += 1
+        with Pool([LateSaved], backend="thread") as pool:
+            return pool.call("step", {0: (True,)})[0]
+
+    def step(self) -> int:
+        self.steps += 1
+        return self.steps
+
+
+class DrawingRestored(LateSaved):
+    """Draws when it is restored."""
+
+    def restore(self, steps: int) -> None:
+        random.random()
+        super().restore(steps)
+
+
+class SlowRows(Ledger):
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def add_row(self, a: np.ndarray, o: np.ndarray) -> None:
+        time.sleep(self.seconds)
+        super().add_row(a, o)

@@ -8,12 +8,13 @@ import os
 import signal
 import threading
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from members import Episode, LateDrawer, Ledger, Saved
+from members import Episode, LateDrawer, Ledger, Mortal, Saved
 
 import paceline
 from paceline import HERE, Pool
@@ -41,6 +42,44 @@ def test_a_call_between_post_and_wait_comes_second(backend: str, kind: type) -> 
             port.wait()
             said.append(port.outputs["o"].tolist())
         assert said == [20.0, [2.0, 2.0], 220.0, [22.0, 4.0], 2230.0, [223.0, 7.0]]
+
+
+def test_a_ring_after_a_posted_call_comes_second_and_is_not_forgotten(backend: str) -> None:
+    with Pool([Ledger, Episode], backend=backend, workers=1) as pool:
+        port = pool.port("add_row", *ONE)
+        port.inputs["a"][:] = 7
+        for method, argument, expected in (("times", 5.0, [12.0, 12.0]), ("reset", 3.0, [19.0, 10.0])):
+            handle = pool.post(method, {member: (argument,) for member in (0, 1) if method == "times" or member})
+            port.post()
+            handle.wait()
+            port.wait()
+            assert port.outputs["o"].tolist() == expected
+            kill_all(pool)
+            assert list(pool.call("get").values()) == expected
+
+
+def test_a_ring_after_a_call_that_kills_its_worker_comes_second(killable: str, tmp_path: Path) -> None:
+    with Pool([Mortal], backend=killable, workers=1) as pool:
+        port = pool.port("add_row", *ONE)
+        port.inputs["a"][:] = 7
+        handle = pool.post("times_after_death", {0: (5.0, str(tmp_path / "died"))})
+        port.post()
+        assert handle.wait() == {0: 5.0}
+        port.wait()
+        assert port.outputs["o"].tolist() == [12.0]
+
+
+def test_rings_go_on_while_a_journal_is_shortened(killable: str) -> None:
+    with Pool([Saved], backend=killable, workers=1, snapshot_every=100) as pool:
+        port = pool.port("double_row", *ONE)
+        value = 1.0
+        for turn in range(130):
+            port.inputs["a"][:] = turn % 7
+            port.post()
+            port.wait()
+            value = 2 * value + turn % 7
+        os.kill(pool.workers[0].pid, signal.SIGKILL)
+        assert pool.call("get") == {0: value}
 
 
 def test_two_ports_of_one_member_keep_their_order_when_it_is_rebuilt(killable: str) -> None:
@@ -353,7 +392,9 @@ def test_any_order_of_everything_is_the_same(data: st.DataObject) -> None:
     with Pool(kinds) as plain, Pool(kinds, backend="process", workers=2) as pool:
         both = [(p, p.port("add_row", *ONE), p.port("double_row", *ONE)) for p in (plain, pool)]
         for turn in range(data.draw(st.integers(2, 14))):
-            action = data.draw(st.sampled_from(["add", "double", "call", "reset", "move", "save", "kill", "wait"]))
+            action = data.draw(
+                st.sampled_from(["add", "double", "call", "post", "reset", "move", "save", "kill", "wait"])
+            )
             chosen = sorted(data.draw(st.sets(st.integers(0, len(kinds) - 1), min_size=1)))
             said = []
             if action == "kill":
@@ -368,6 +409,8 @@ def test_any_order_of_everything_is_the_same(data: st.DataObject) -> None:
                     port.post(chosen)
                 elif action == "call":
                     said.append(home.call("times", dict.fromkeys(chosen, (1.5,))))
+                elif action == "post":
+                    home.post("times", dict.fromkeys(chosen, (1.5,)), apart=bool(turn % 2))
                 elif action == "reset":
                     fit = {m: (float(turn),) for m in chosen if kinds[m] is Episode}
                     said.append(home.call("reset", fit))

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import sys
+import threading
+import types
 from functools import partial
 
 import numpy as np
 import psutil
 import pytest
-from members import Fault, GlobalDrawer, LateDrawer, SnapshotWalker, TwoArguments, Walker, raising
+from members import (
+    DrawingInside,
+    DrawingRestored,
+    Fault,
+    GlobalDrawer,
+    LateDrawer,
+    SnapshotWalker,
+    TwoArguments,
+    Walker,
+    raising,
+)
 
 import paceline
 from paceline import Pool
@@ -314,6 +329,31 @@ def test_an_unsendable_recipe_is_named_at_the_start() -> None:
         assert pool.call("add", {0: (1,)}) == {0: 1}
 
 
+def test_a_member_that_draws_when_it_is_restored_draws_on_as_before(killable: str) -> None:
+    def job(pool: Pool, kill: bool) -> list:
+        pool.call("step", {0: (False,)})
+        pool.snapshot()
+        if kill:
+            os.kill(pool.workers[0].pid, signal.SIGKILL)
+        return [pool.call("step", {0: (True,)}) for _ in range(2)]
+
+    with Pool([DrawingRestored], seed=3) as plain, Pool([DrawingRestored], seed=3, backend=killable) as pool:
+        assert job(plain, False) == job(pool, True)
+
+
+def test_shared_randomness_of_a_pool_within_is_an_error_like_any_other(backend: str) -> None:
+    with Pool([DrawingInside], backend=backend) as pool:
+        assert pool.call("step") == {0: 1}
+        with pytest.raises(paceline.SharedRandomness):
+            pool.call("nest")
+        # On threads the member itself is in flight while somebody draws: then it is as it was before.
+        expected = 2 if backend == "thread" else 3
+        assert pool.call("step") == {0: expected}
+        if backend in ("process", "ray"):
+            os.kill(pool.workers[0].pid, signal.SIGKILL)
+        assert pool.call("step") == {0: expected + 1}
+
+
 def test_streams_of_a_map_follow_keys(backend: str) -> None:
     def draw(item: int) -> float:
         return float(np.random.rand())
@@ -325,6 +365,54 @@ def test_streams_of_a_map_follow_keys(backend: str) -> None:
         backward = pool.map(draw, range(6), keys=[("m", 5 - n) for n in range(6)])
     assert forward == backward[::-1]
     assert len(set(forward)) == 6
+
+
+def test_a_map_is_left_while_its_function_still_waits_to_be_sent(backend: str) -> None:
+    with Pool(walkers(2), backend=backend, workers=2) as pool:
+        handles = [pool.post("step", {0: (1.0,)}) for _ in range(20)]
+        for _ in pool.stream(abs, range(100)):
+            break
+        assert len([handle.wait() for handle in handles]) == 20
+        port = pool.port("step_row", {"move": ((), float)}, {"place": ((4,), float), "total": ((), float)})
+        handles = [pool.post("step", {0: (1.0,)}) for _ in range(20)]
+        port.close()
+        assert len([handle.wait() for handle in handles]) == 20
+        assert pool.events == []
+
+
+def test_a_function_that_the_worker_cannot_unpack_is_an_error_of_each_item(killable: str) -> None:
+    only_here = types.ModuleType("only_here")
+    exec("def double(x): return 2 * x", only_here.__dict__)
+    sys.modules["only_here"] = only_here
+    try:
+        with Pool(walkers(1), backend=killable) as pool:
+            with pytest.raises(ModuleNotFoundError, match="only_here"):
+                pool.map(only_here.double, range(3))
+            assert pool.map(abs, [-1]) == [1]
+            assert pool.events == []
+    finally:
+        del sys.modules["only_here"]
+
+
+def test_members_move_while_a_map_is_under_way() -> None:
+    with Pool(walkers(2)) as pool:
+        found = {}
+        for index, outcome in pool.stream(lambda x: x * x, range(60)):
+            found[index] = outcome.answer
+            if len(found) == 5:
+                pool.move([0, 0], backend="process", workers=1)
+            if len(found) == 30:
+                pool.move([-1, -1], workers=0)
+        assert found == {x: x * x for x in range(60)}
+    lock = threading.Lock()
+    with Pool(walkers(1)) as pool:
+        outcomes = {}
+        for index, outcome in pool.stream(lambda x: lock and x, range(4)):
+            if not outcomes:
+                pool.move([0], backend="process", workers=1)
+            outcomes[index] = outcome
+        assert len(outcomes) == 4
+        assert isinstance(outcomes[3].error, paceline.NotSendable)
 
 
 def test_a_map_that_nobody_listens_to_any_more_is_dropped(backend: str) -> None:

@@ -75,6 +75,10 @@ class SharedArrays:
             for name, (shape, dtype) in layout.items()
         }
 
+    def __del__(self) -> None:
+        if hasattr(self, "fd"):
+            self.close()
+
     def close(self) -> None:
         """Closes the descriptor; the memory itself goes when the last array does."""
         if self.fd >= 0:

@@ -27,14 +27,30 @@ class Aside:
     def put(self, slot: Slot, request: Request, kind: int) -> bool:
         """Puts a call that did not count aside, to be made again. Returns False if it is to be answered as it is."""
         if self._crew.shrinks and slot.backend.name == "thread":
+            if request.op == "snapshot":
+                return False  # nobody needs it: its member will be rebuilt elsewhere, from its journal
             self.tainted.append(request)
-        elif kind == STALE:
+            return True
+        if kind == STALE:
             self._note_stale(slot, request)
-        return kind == STALE or request in self.tainted
+        return kind == STALE
 
     def leave_threads(self) -> None:
         """Under auto, members that draw from process-wide generators go where these can be told apart."""
         again, self.tainted = self.tainted, []
+        try:
+            self._go_to_processes(again)
+        except BaseException:  # interrupted on the way: they are still to be made again
+            self.tainted = [*again, *self.tainted]
+            raise
+        for request in again:
+            if request.op != "ring":
+                for index in request.items:
+                    self._crew.submit(self._crew.slots[self._home(request, index)], request.part(index))
+        for port in self._crew.ports.values():
+            port.ring_set_aside()
+
+    def _go_to_processes(self, again: list[Request]) -> None:
         indices = sorted({member for request in again for member in self._members(request)})
         self._crew.note(
             "unshared", f"members {indices} draw from process-wide generators on threads: moving to processes"
@@ -42,12 +58,6 @@ class Aside:
         for index in indices:
             self._crew.members[index].isolated = True
         self._crew.moving.relocate("process", max(1, min(len(self._crew.members), budget.current().slots)))
-        for request in again:
-            if request.op != "ring":
-                for index in request.items:
-                    self._crew.submit(self._crew.slots[self._home(request, index)], request.part(index))
-        for port in self._crew.ports.values():
-            port.ring_set_aside()
 
     def _members(self, request: Request) -> list[int]:
         if request.op == "ring":

@@ -6,6 +6,7 @@ Handle    what the caller holds: gathers the answers of one post, in member orde
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import monotonic
@@ -27,6 +28,14 @@ class Outcome:
     def ok(self) -> bool:
         """Whether it answered."""
         return self.error is None
+
+
+_NAMES = {
+    "build": "its constructor (or replay)",
+    "map": "the mapped function",
+    "snapshot": "snapshot()",
+    "drop": "close()",
+}
 
 
 class Request:
@@ -71,9 +80,7 @@ class Request:
 
     def call_name(self) -> str:
         """How an error message names it."""
-        return {"call": f"{self.method}()", "build": "its constructor (or replay)", "map": "the mapped function"}.get(
-            self.op, self.op
-        )
+        return {"call": f"{self.method}()", **_NAMES}.get(self.op, self.op)
 
 
 class Handle:
@@ -154,12 +161,13 @@ class Handle:
             return Outcome(error=_noted(as_error(result[2]), self._notes[member]))
         return Outcome(answer=wire.unpack(result[2]))
 
-    def first_error(self) -> BaseException:
+    def first_error(self, among: set[int] | None = None) -> BaseException:
         """The lowest member's exception; the others hang on it as notes."""
-        failures = self.failures()
+        failures = {m: error for m, error in self.failures().items() if among is None or m in among}
         first, *others = failures
         for member in others:
-            _noted(failures[first], f"also member {member}: {type(failures[member]).__name__}: {failures[member]}")
+            words = wire.words(failures[member])
+            _noted(failures[first], f"also member {member}: {type(failures[member]).__name__}: {words}")
         return failures[first]
 
 
@@ -169,6 +177,10 @@ def as_error(payload: Any) -> BaseException:
 
 
 def _noted(error: BaseException, note: str) -> BaseException:
-    if note and note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
+    with contextlib.suppress(Exception):  # an error of the user's may refuse; it matters more than its note
+        notes = getattr(error, "__notes__", [])
+        if not isinstance(notes, list):
+            error.__notes__ = [wire.words(notes)]
+        if note and note not in notes:
+            error.add_note(note)
     return error

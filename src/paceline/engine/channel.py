@@ -25,7 +25,7 @@ _HEADER = struct.Struct("<BxxxIQ")  # kind, number of buffers, bytes of content
 _PLAIN, _INLINE, _SHARED, _WAKE = range(4)
 _PLAIN_HEADER = _HEADER.pack(_PLAIN, 0, 0)
 _WAKE_PACKET = _HEADER.pack(_WAKE, 0, 0)
-_FD_SPACE = socket.CMSG_SPACE(4)
+_FD_SPACE = socket.CMSG_SPACE(2 * 4)
 # Plain ints: to or two members of socket's enum costs more than a microsecond at every call.
 _FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 _NO_SIGNAL = int(socket.MSG_NOSIGNAL)
@@ -35,7 +35,8 @@ _TAKE_NOW = int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
 WAKE = object()
 """What `receive` gives for a packet that only wakes."""
 
-Frame = tuple[list[Any], int | None]
+Frame = tuple[list[Any], list[int]]
+"""The parts of a packet, and the descriptors that ride on it: that of the content, if it is large, then a rider."""
 
 
 class Channel:
@@ -46,7 +47,7 @@ class Channel:
         self._buffer = bytearray(_PACKET + _HEADER.size)
         self._view = memoryview(self._buffer)
         self._outbox: deque[Frame] = deque()
-        self._descriptor = -1
+        self._rider = -1
 
     def fileno(self) -> int:
         return self.sock.fileno()
@@ -62,8 +63,8 @@ class Channel:
         self.flush()
 
     def send_blocking(self, message: Any) -> None:
-        parts, fd = encode(message)
-        _transmit(self.sock, parts, fd, _NO_SIGNAL)
+        parts, fds = encode(message)
+        _transmit(self.sock, parts, fds, _NO_SIGNAL)
 
     def wake(self) -> None:
         """Rings the other end out of its sleep; a full line wakes it anyway."""
@@ -76,14 +77,13 @@ class Channel:
         """Sends what the line takes now. A line whose other end is gone takes nothing, silently: the death of
         a worker is seen by its supervisor, in one place."""
         while self._outbox:
-            parts, fd = self._outbox[0]
+            parts, fds = self._outbox[0]
             try:
-                _transmit(self.sock, parts, fd, _FLAGS)
+                _transmit(self.sock, parts, fds, _FLAGS)
             except BlockingIOError:
                 return
             except (BrokenPipeError, ConnectionResetError):
-                if fd is not None:
-                    os.close(fd)
+                _close_all(fds)
             self._outbox.popleft()
 
     def receive(self, *, blocking: bool = False) -> Any:
@@ -105,12 +105,13 @@ class Channel:
 
     def take_descriptor(self) -> int:
         """Gives the descriptor that rode on the last message."""
-        return self._descriptor
+        if self._rider < 0:
+            raise OSError(errno.EMFILE, "a descriptor did not arrive: too many open files (see ulimit -n)")
+        return self._rider
 
     def close(self) -> None:
-        for _, fd in self._outbox:
-            if fd is not None:
-                os.close(fd)
+        for _, fds in self._outbox:
+            _close_all(fds)
         self._outbox.clear()
         self.sock.close()
 
@@ -118,40 +119,49 @@ class Channel:
         kind, buffers, total = _HEADER.unpack_from(self._buffer)
         content = self._view[_HEADER.size : count]
         if kind == _PLAIN:
-            if ancillary:
-                self._descriptor = _descriptor(ancillary)
+            self._rider = _descriptors(ancillary)[0] if ancillary else -1
             return pickle.loads(content)
         if kind == _WAKE:
             return WAKE
+        fds = _descriptors(ancillary)
         if kind == _INLINE:
+            self._rider = fds[0] if fds else -1
             return _open(memoryview(bytearray(content)), buffers)
-        fd = _descriptor(ancillary)
+        if not fds:
+            raise OSError(errno.EMFILE, "a large message could not be opened: too many open files (see ulimit -n)")
+        self._rider = fds[1] if len(fds) > 1 else -1
         try:
-            return _open(_read_shared(fd, total), buffers)
+            return _open(_read_shared(fds[0], total), buffers)
         finally:
-            os.close(fd)
+            os.close(fds[0])
 
 
-def _descriptor(ancillary: list[Any]) -> int:
-    if not ancillary:
-        raise OSError(errno.EMFILE, "a large message could not be opened: too many open files (see ulimit -n)")
-    fd: int = array.array("i", ancillary[0][2])[0]
-    return fd
+def _descriptors(ancillary: list[Any]) -> list[int]:
+    return [fd for _, _, data in ancillary for fd in array.array("i", data)]
+
+
+def _close_all(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def encode(message: Any, descriptor: int | None = None) -> Frame:
     """Lays a message out as the parts of one packet, or as a packet that refers to a memfd.
 
-    A copy of `descriptor` rides along; only a small message can carry one.
+    A copy of `descriptor` rides along.
     """
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(message, 5, buffer_callback=buffers.append)
     if not buffers and len(head) <= _PACKET:
-        return [_PLAIN_HEADER, head], None if descriptor is None else os.dup(descriptor)
+        return [_PLAIN_HEADER, head], _copied(descriptor)
     parts, total = _layout(head, [buffer.raw() for buffer in buffers])
     if total <= _PACKET:
-        return [_HEADER.pack(_INLINE, len(buffers), total), b"".join(parts)], None
-    return [_HEADER.pack(_SHARED, len(buffers), total)], _write_shared(parts)
+        return [_HEADER.pack(_INLINE, len(buffers), total), b"".join(parts)], _copied(descriptor)
+    return [_HEADER.pack(_SHARED, len(buffers), total)], [_write_shared(parts), *_copied(descriptor)]
+
+
+def _copied(descriptor: int | None) -> list[int]:
+    return [] if descriptor is None else [os.dup(descriptor)]
 
 
 def _layout(head: bytes, buffers: list[memoryview]) -> tuple[list[Any], int]:
@@ -195,9 +205,9 @@ def _read_shared(fd: int, total: int) -> memoryview:
     return content
 
 
-def _transmit(sock: socket.socket, parts: list[Any], fd: int | None, flags: int) -> None:
-    if fd is None:
+def _transmit(sock: socket.socket, parts: list[Any], fds: list[int], flags: int) -> None:
+    if not fds:
         sock.sendmsg(parts, (), flags)
         return
-    sock.sendmsg(parts, [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))], flags)
-    os.close(fd)
+    sock.sendmsg(parts, [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))], flags)
+    _close_all(fds)

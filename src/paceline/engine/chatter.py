@@ -20,7 +20,13 @@ from collections.abc import Callable
 
 _RECORD = b"\x1epaceline-log "
 _TAGGED = b"\x1e"
+_HALF = b"\x1f"  # part of a line that has been flushed; the line itself will come as a whole
+_LONG = 1 << 16  # characters without an end of line: then they are one
 _TAIL = 8192
+
+
+_SPEAKING = threading.RLock()
+"""Held while a worker's lines are handed on."""
 
 
 class Voice:
@@ -32,6 +38,7 @@ class Voice:
         self.tag = tag
         self.tail = b""
         self._rest = b""
+        self._half = b""
         self._reading = threading.Lock()
 
     def listen(self) -> bool:
@@ -52,28 +59,35 @@ class Voice:
     def last_words(self) -> str:
         """Everything still in the pipe is read first, so that a C stack written in dying is there."""
         self.listen()
-        return (self.tail + self._rest).decode("utf-8", "replace").strip()
+        return (self.tail + self._half + self._rest).decode("utf-8", "replace").strip()
 
     def close(self) -> None:
         self.listen()
         with self._reading:
-            if self._rest:
-                self._line(self._rest)
-                self._rest = b""
+            for rest in (self._half, self._rest):
+                if rest:
+                    self._line(rest)
+            self._half = self._rest = b""
             if self.fd >= 0:
                 os.close(self.fd)
                 self.fd = -1
 
     def _take(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._line(line)
+        with _SPEAKING:
+            for line in lines:
+                self._line(line)
 
     def _line(self, line: bytes) -> None:
+        if line.startswith(_HALF):
+            self._half = (self._half + line[1:])[-_TAIL:]
+            return
         if line.startswith(_RECORD):
             with contextlib.suppress(Exception):  # a handler of the user's may raise: the others must still be heard
                 _log(line[len(_RECORD) :])
             return
+        if line.startswith(_TAGGED):
+            self._half = b""
         self.tail = (self.tail + line.lstrip(_TAGGED) + b"\n")[-_TAIL:]
         text = line.decode("utf-8", "replace")
         # The worker tags what goes through sys.stderr itself, exactly; lines from C get the tag of the moment.
@@ -97,6 +111,10 @@ class Listener:
     """The one thread that listens to all workers of this process; it ends when the last one has gone."""
 
     def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Knows of no worker."""
         self._voices: dict[int, Voice] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -155,6 +173,16 @@ class Listener:
 LISTENER = Listener()
 
 
+def _after_fork() -> None:
+    """The thread does not come along into a fork of the process: whoever starts workers there needs one of its own."""
+    _SPEAKING.release()
+    LISTENER.begin_anew()
+
+
+# Nobody is in the middle of a line when the process forks: the child would inherit a stream that is locked for ever.
+os.register_at_fork(before=_SPEAKING.acquire, after_in_parent=_SPEAKING.release, after_in_child=_after_fork)
+
+
 # -- the worker's side ---------------------------------------------------------------------------------
 
 
@@ -165,7 +193,9 @@ class TaggedLines(io.TextIOBase):
         super().__init__()
         self._fd = fd
         self._tag = tag
-        self._rest = ""
+        self._rest: list[str] = []
+        self._length = 0  # of the rest
+        self._flushed = 0  # how many of its parts have been flushed
         self.buffer = os.fdopen(fd, "wb", buffering=0, closefd=False)  # for those who write bytes
 
     @property
@@ -173,19 +203,41 @@ class TaggedLines(io.TextIOBase):
         return "utf-8"
 
     def write(self, text: str) -> int:
-        *lines, self._rest = (self._rest + text).split("\n")
+        *lines, rest = text.split("\n")
         for line in lines:
-            self._emit(line)
+            self._end_with(line)
+        if rest:
+            self._rest.append(rest)
+            self._length += len(rest)
+        if self._length > _LONG:
+            self._cut()
         return len(text)
 
+    def _cut(self) -> None:
+        """Of a progress bar that goes back to the start of its line again and again, only the last one is kept."""
+        _, back, last = "".join(self._rest).rpartition("\r")
+        if back and len(last) < _LONG:
+            self._rest, self._length, self._flushed = [last], len(last), 1
+        else:
+            self._end_with("")
+
     def flush(self) -> None:
-        """Half a line stays until its end comes, or `close`: two workers' halves must not mix."""
+        """Half a line is shown when its end comes: two workers' halves must not mix. Until then main only keeps it,
+        for a worker's last words."""
+        half = "".join(self._rest[self._flushed :])
+        self._flushed = len(self._rest)
+        if half:
+            self._write(_HALF + half.encode("utf-8", "replace") + b"\n")
 
     def close(self) -> None:
         """Stays open: a worker has nowhere else to speak to."""
         if self._rest:
-            self._emit(self._rest)
-            self._rest = ""
+            self._end_with("")
+
+    def _end_with(self, end: str) -> None:
+        line = "".join((*self._rest, end))
+        self._rest, self._length, self._flushed = [], 0, 0
+        self._write(f"\x1e[{self._tag()}] {line}\n".encode("utf-8", "replace"))
 
     def isatty(self) -> bool:
         return False
@@ -196,8 +248,7 @@ class TaggedLines(io.TextIOBase):
     def writable(self) -> bool:
         return True
 
-    def _emit(self, line: str) -> None:
-        data = f"\x1e[{self._tag()}] {line}\n".encode("utf-8", "replace")
+    def _write(self, data: bytes) -> None:
         while data:
             data = data[os.write(self._fd, data) :]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Any
 from paceline.engine import wire
 from paceline.engine.aside import Aside
 from paceline.engine.backend import Gone, Settings, find
-from paceline.engine.calls import Handle, Request
+from paceline.engine.calls import Handle, Request, as_error
 from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.mapped import Mapped
 from paceline.engine.moving import Moving
-from paceline.engine.recovery import Recovery
+from paceline.engine.recovery import WORK, Recovery
 from paceline.engine.roster import HERE, Event, Member, Slot
-from paceline.engine.seat import ERROR, OK, STALE, Result
+from paceline.engine.seat import ERROR, OK, SHARED, STALE, Result
 from paceline.engine.trace import Trace
-from paceline.errors import Closed, PlanNotMet, SharedRandomness
+from paceline.errors import Closed, PlanNotMet
 
 if TYPE_CHECKING:
     from paceline.engine.pilot import Pilot
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 BUILD_DEADLINE = 300.0
 _WINDOW = 8  # a socket queues ten packets; what is sent beyond would block or be kept in main anyway
 _GRACE = 2.0
-_WORK = ("build", "call", "map", "ring", "snapshot")
+_JOURNALED = ("call", "snapshot")  # what changes a journal when it is answered
 _QUIET = ("moved", "isolated", "spread")
 
 _log = logging.getLogger("paceline")
@@ -69,10 +70,12 @@ class Crew:
         self.aside = Aside(self)
         self.moving = Moving(self)
         self.ports: dict[int, Port] = {}
-        self.functions: dict[int, tuple[Callable[[Any], Any], wire.Packed | None]] = {}
+        self.functions: dict[int, Mapped] = {}
         self.last_port: Port | None = None  # who rang last: order between two ports is kept by settling the first
+        self.called = False  # whether a call or a snapshot may be under way: a ring of the same member comes after it
         self.suspicious = False  # whether any slot is suspect
         self.steady = False  # nothing is half done: an interrupt now breaks nothing
+        self.limit: float | None = None  # seconds that a snapshot or a farewell may take, as any call may
         self.owner = os.getpid()
         self.closed = False
         self.slots = {HERE: Slot(HERE, find("inline"))}
@@ -84,6 +87,7 @@ class Crew:
     def submit(self, slot: Slot, request: Request) -> None:
         """Puts a request in its slot's queue and sends what may be sent."""
         self.mend()
+        self.called |= request.op in _JOURNALED
         with UNINTERRUPTED:
             slot.queue.append(request)
             if slot.worker is not None or self._reopen(slot):
@@ -114,7 +118,7 @@ class Crew:
             workers = backend.start([slot.number for slot in mine], settings)
             for slot, worker in zip(mine, workers, strict=True):
                 slot.worker = worker
-                slot.queue.extendleft(Request("define", {}, method=number) for number in self.functions)
+                slot.defined = set()
                 self._span("start", "start", begin, worker)
 
     def build(self, members: Iterable[Member]) -> Handle:
@@ -138,12 +142,21 @@ class Crew:
     def feed(self, slot: Slot) -> None:
         """Sends what may be sent: a few requests ahead, none while stale calls wait to be made again."""
         while slot.queue and len(slot.inflight) < _WINDOW and slot.redo is None:
-            request = slot.queue.popleft()
+            request = self._next(slot)
             message, descriptor = self._message(slot, request)
             if message is None:
                 continue
             request.since = monotonic()
             self._send(slot, request, message, descriptor)
+
+    def _next(self, slot: Slot) -> Request:
+        """The next request of a slot; a function is defined there before the first item that needs it."""
+        request = slot.queue.popleft()
+        if request.op != "map" or request.method in slot.defined:
+            return request
+        slot.queue.appendleft(request)
+        slot.defined.add(request.method)
+        return Request("define", {}, method=request.method)
 
     def _send(self, slot: Slot, request: Request, message: tuple[Any, ...], descriptor: int | None) -> None:
         try:
@@ -151,7 +164,7 @@ class Crew:
             slot.inflight.append(request)
         except OSError as error:  # out of descriptors, say: nothing has been sent, and whoever asked is told
             for index in request.items:
-                self.give(request, (index, ERROR, error, 0, None), "")
+                self._answer(request, (index, ERROR, error, 0, None), "")
         except BaseException:
             slot.inflight.append(request)
             slot.suspect = self.suspicious = True
@@ -169,18 +182,25 @@ class Crew:
             return ("build", [self._recipe(slot, self.members[index]) for index in items]), None
         if op == "call":
             return ("call", request.method, request.record, list(items.items())), None
+        if self._outlived(request):
+            return None, None
         if op == "map":
             return ("map", request.method, list(items.items())), None
         if op in ("snapshot", "drop"):
             return (op, list(items)), None
         if op == "define":
-            function, packed = self.functions[request.method]
-            return ("define", request.method, function if slot.worker.in_process else packed), None
+            return (op, request.method, self.functions[request.method].for_worker(slot.worker.in_process)), None
         if op == "bind":
             return self.ports[request.method].binding(slot)
         if op == "ring":
             return self.ports[request.method].ringing(slot, request), None
         return (op, request.method), None
+
+    def _outlived(self, request: Request) -> bool:
+        """Whether the map or the port that it belongs to has been left or closed since."""
+        if request.op in ("map", "define"):
+            return request.method not in self.functions
+        return request.op in ("bind", "ring") and request.method not in self.ports
 
     def _recipe(self, slot: Slot, member: Member) -> tuple[Any, ...]:
         base, entries = member.journal.replay()
@@ -192,7 +212,14 @@ class Crew:
             lost = self.members[index].lost
             if lost is not None:
                 del request.items[index]
-                self.give(request, (index, ERROR, lost, 0, None), "")
+                self._answer(request, (index, ERROR, lost, 0, None), "")
+
+    def _answer(self, request: Request, result: Result, note: str) -> None:
+        """Answers whoever waits for this: for a build that is not always whoever asked for it."""
+        if request.op == "build":
+            self.built(self.members[result[0]], result, note)
+        else:
+            self.give(request, result, note)
 
     # -- hearing --------------------------------------------------------------------------------------
 
@@ -201,6 +228,8 @@ class Crew:
 
         Returns False if nothing is under way, so that nothing can come.
         """
+        if self.closed:
+            return False
         self.mend()
         try:
             return self._pump(timeout)
@@ -243,7 +272,7 @@ class Crew:
             return True
         busy = self._busy()
         if not busy:
-            return False
+            return self._leave_threads()
         begin = perf_counter() if self.trace is not None else 0.0
         limit = self.recovery.time_left(busy, timeout)
         workers = [slot.worker for slot in busy]
@@ -256,8 +285,13 @@ class Crew:
             self._collect(slot)
         if not in_time:
             self.recovery.kill_the_overdue(busy)
-        if self.aside.tainted and not self.busy:
-            self.aside.leave_threads()
+        self._leave_threads()
+        return True
+
+    def _leave_threads(self) -> bool:
+        if not self.aside.tainted or self.busy:
+            return False
+        self.aside.leave_threads()
         return True
 
     @property
@@ -276,6 +310,22 @@ class Crew:
         for port in self.ports.values():
             if port is not but and port.outstanding:
                 port.settle(chosen)
+
+    def settle_calls(self, members: Iterable[int]) -> None:
+        """Sees to it that calls and snapshots of these members are done before a port asks anything of them."""
+        chosen = set(members)
+        while any(not chosen.isdisjoint(request.items) for request in self._journaled()):
+            if not self.pump(None):
+                raise Closed("the pool was closed before its members had answered their calls")
+        self.called = any(True for _ in self._journaled())
+
+    def _journaled(self) -> Iterator[Request]:
+        """The calls and snapshots that are under way."""
+        for slot in self.slots.values():
+            for request in (*slot.inflight, *slot.queue, *(slot.redo or ())):
+                if request.op in _JOURNALED:
+                    yield request
+        yield from (request for request in self.aside.tainted if request.op in _JOURNALED)
 
     @property
     def place(self) -> str:
@@ -326,11 +376,17 @@ class Crew:
                 return
 
     def _take(self, slot: Slot, request: Request, answer: Any, spans: list[Any]) -> None:
+        if request.op in WORK:
+            slot.fruitless = 0
         for name, member, start, end in spans:
             kind = name if name in ("build", "rebuild", "map") else "call"
             self._span(kind, name, start, slot.worker, member, end)
         if request.op == "ring":
-            self.ports[request.method].answered(slot, request, answer)
+            if request.method in self.ports:  # else its rows were there before this answer, and it has been closed
+                self.ports[request.method].answered(slot, request, answer)
+        elif request.op == "bind":
+            if answer is not None and request.method in self.ports:
+                self.ports[request.method].refused(slot, as_error(answer))
         elif request.op in ("build", "call", "map", "snapshot"):
             for result in answer:
                 self._take_result(slot, request, result)
@@ -338,21 +394,23 @@ class Crew:
                 request.items.pop(result[0], None)
 
     def _take_result(self, slot: Slot, request: Request, result: Result) -> None:
-        index, kind, payload, _, base = result
-        unshared = kind == STALE or isinstance(payload, SharedRandomness)
-        if unshared and self.aside.put(slot, request.part(index), kind):
+        index, kind, payload, checked, base = result
+        if kind in (STALE, SHARED) and self.aside.put(slot, request.part(index), kind):
             return
+        if kind == SHARED:
+            result = index, ERROR, payload, checked, base
         if request.op == "build":
             self.built(self.members[index], result, self._where(slot, request, result))
             return
-        if request.op == "call" and request.record:
+        if request.op == "call" and request.record and kind != SHARED:  # else it does not count: it will be rebuilt
             self._journal(self.members[index], request, result)
         elif request.op == "snapshot":
-            self._snapshot_taken(self.members[index], kind, base)
+            self.saved(result)
         self.give(request, result, self._where(slot, request, result))
 
     def built(self, member: Member, result: Result, note: str) -> None:
         """Tells whoever waits for a member that it stands, or why not."""
+        member.stands = result[1] == OK
         if result[1] == OK:
             member.build_tries = 0
             member.snapshots = result[2]["snapshots"]
@@ -365,8 +423,6 @@ class Crew:
     def _journal(self, member: Member, request: Request, result: Result) -> None:
         index, kind, payload, checked, base = result
         packed = request.items[index]
-        if isinstance(payload, SharedRandomness):
-            return  # the call does not count: the member will be rebuilt as it was before
         if member.deterministic:
             member.journal.add(("call", request.method, packed, checked), base)
         elif kind == OK:
@@ -382,14 +438,24 @@ class Crew:
                 member.snapshot_due = True
                 by_slot.setdefault(member.slot, {})[member.index] = None
         for number, items in by_slot.items():
-            self.submit(self.slots[number], Request("snapshot", items))
+            self.submit(self.slots[number], self.saving(items))
 
-    def _snapshot_taken(self, member: Member, kind: int, base: Any) -> None:
+    def saving(self, items: dict[int, None], handle: Handle | None = None) -> Request:
+        """The request that asks these members for snapshots."""
+        return Request("snapshot", items, handle=handle, deadline=self.limit)
+
+    def saved(self, result: Result) -> None:
+        """Takes a snapshot in; a member that cannot give one is rebuilt from its recipe."""
+        index, kind, payload, _, base = result
+        member = self.members[index]
         member.snapshot_due = False
         if kind == OK:
             member.journal.start_anew(base)
-        else:
-            member.snapshots = False  # its snapshot() raises: it is rebuilt from the recipe then
+        elif kind == ERROR:
+            member.snapshots = False
+            error = as_error(payload)
+            why = f"{type(error).__name__}: {wire.words(error)}"
+            self.note("unsaved", f"member {index} gave no snapshot and will not be asked again: {why}")
 
     def give(self, request: Request, result: Result, note: str) -> None:
         """Answers the caller."""
@@ -431,13 +497,18 @@ class Crew:
         for slot in slots:
             worker, slot.worker = slot.worker, None
             if worker is not None:
-                working = any(request.op in _WORK for request in slot.inflight)
+                working = any(request.op in (*WORK, "build") for request in slot.inflight)
                 closing.append((worker, monotonic() + (0.0 if working else _GRACE)))
                 worker.say_goodbye()
             slot.queue.clear()
             slot.inflight.clear()
-        for worker, end in closing:
-            worker.close(max(0.0, end - monotonic()))
+        try:
+            for worker, end in closing:
+                worker.close(max(0.0, end - monotonic()))
+        except BaseException:  # somebody does not want to wait: then they end at once
+            for worker, _ in closing:
+                worker.abandon()
+            raise
 
     def note(self, kind: str, text: str) -> None:
         """Recorded always; told once per kind, aloud if it is a loss."""

@@ -16,17 +16,26 @@ from typing import Any
 
 from paceline.engine import wire
 from paceline.engine.generators import GENERATORS
-from paceline.engine.isolation import Refusing, Stale, Streams, Swapping
+from paceline.engine.isolation import Refusing, Shared, Stale, Streams, Swapping
 from paceline.engine.journal import Base
+from paceline.engine.mapped import received
 from paceline.engine.replay import replay
-from paceline.engine.seat import ERROR, OK, STALE, Anew, Result, Seat, checked
+from paceline.engine.seat import ERROR, OK, SHARED, STALE, Anew, Result, Seat, ability, checked
 from paceline.engine.serving import BoundPort
-from paceline.errors import MemberExit, NotSendable, ReplayDiverged, SharedRandomness, TooLarge
+from paceline.errors import MemberExit, ReplayDiverged, SharedRandomness, TooLarge
 from paceline.seeds import Key, check
 
 MAX_MESSAGE = 256 << 20
 
 _log = logging.getLogger("paceline")
+
+_NAMED: dict[str, Callable[..., list[int]]] = {
+    "build": lambda items: [item[0] for item in items],
+    "call": lambda method, record, items: [index for index, _ in items],
+    "map": lambda number, items: [index for index, _ in items],
+    "snapshot": lambda indices: indices,
+}
+"""Who is to be answered for, of the requests that are answered one by one."""
 
 
 class Host:
@@ -62,9 +71,26 @@ class Host:
 
     def handle(self, request: tuple[Any, ...]) -> tuple[Any, list[Any]]:
         """Runs one request. Returns its answer and the spans of what was run, if traced."""
-        answer = getattr(self, "_on_" + request[0])(*request[1:])
+        try:
+            answer = getattr(self, "_on_" + request[0])(*request[1:])
+        except BaseException as error:  # ours, or of a member's code that is run where nobody would think of it
+            answer = self._refusal(request, self._own_error(error, "a member called sys.exit()"))
         spans, self._spans = self._spans, []
         return answer, spans
+
+    def _refusal(self, request: tuple[Any, ...], error: BaseException) -> Any:
+        """What comes back of a request that could not even be run: its worker lives on, and whoever asked is told."""
+        op, *content = request
+        if op in _NAMED:
+            return [self._failure(index, error) for index in _NAMED[op](*content)]
+        if op == "bind":
+            return self._failure(-1, error)[2]
+        if op in ("ring", "ship") and self.tell is not None:
+            for item in content[1] if op == "ring" else content[2].nonzero()[0].tolist():
+                self.tell((content[0], item, self._failure(item, error)))
+            return None
+        _log.warning("%s failed: %s: %s", op, type(error).__name__, wire.words(error))
+        return None
 
     # -- members --------------------------------------------------------------------------------------
 
@@ -93,10 +119,16 @@ class Host:
             return self._failure(index, seat.error)
         seat.streams.on_trial = isolated and deterministic
         self.span("rebuild" if entries or base else "build", index, start)
-        able = hasattr(seat.value, "snapshot") and hasattr(seat.value, "restore")
-        recalls = hasattr(seat.value, "recall")
-        abilities = {"snapshots": able, "recalls": recalls, "isolated": seat.streams.isolated}
-        return index, OK, abilities, 0, None
+        return index, OK, self._abilities(seat), 0, None
+
+    @staticmethod
+    def _abilities(seat: Seat) -> dict[str, bool]:
+        can = {name: ability(seat.value, name) is not None for name in ("snapshot", "restore", "recall")}
+        return {
+            "snapshots": can["snapshot"] and can["restore"],
+            "recalls": can["recall"],
+            "isolated": seat.streams.isolated,
+        }
 
     def _construct(self, seat: Seat, recipe: Any) -> None:
         factory = recipe if callable(recipe) else wire.unpack(recipe)
@@ -110,7 +142,8 @@ class Host:
             return
         snapshot, streams = base
         if snapshot is not None:
-            self.isolation.run(seat.streams, "restore", seat.value.restore, (wire.fresh(snapshot),))
+            # A read, for its streams: the one that gave the snapshot has not drawn for being restored.
+            self.isolation.run(seat.streams, "restore", seat.value.restore, (wire.fresh(snapshot),), False)
         if streams is not None:
             seat.streams.states, seat.streams.isolated = streams, True
 
@@ -139,14 +172,15 @@ class Host:
         self._on_drop(list(self._seats))
 
     def _close(self, seat: Seat) -> None:
-        close = getattr(seat.value, "close", None)
+        close = ability(seat.value, "close")
         if not callable(close):
             return
         self.begin(seat.index)
         try:
             self.isolation.run(seat.streams, "close", close, (), False)
         except BaseException as error:
-            _log.warning("member %d raised in close(): %s: %s", seat.index, type(error).__name__, error)
+            words = wire.words(error)
+            _log.warning("member %d raised in close(): %s: %s", seat.index, type(error).__name__, words)
 
     # -- calls ----------------------------------------------------------------------------------------
 
@@ -184,7 +218,7 @@ class Host:
                 base = self._base(seat, answer, prior)
                 answer = answer.answer
             packed = self._packed(answer)
-        except (NotSendable, TooLarge) as error:
+        except Exception as error:  # NotSendable, TooLarge, or whatever the answer's own code raises while it is packed
             return self._failure(seat.index, error)
         return seat.index, OK, packed, checked(answer, packed) if record else 0, base
 
@@ -205,27 +239,33 @@ class Host:
         return wire.settle(packed) if self._here else packed
 
     def _failure(self, index: int, error: BaseException) -> Result:
-        return index, ERROR, error if self._here else wire.pack_error(error), check(type(error).__qualname__), None
+        kind = ERROR
+        if isinstance(error, Shared):
+            kind, error = SHARED, SharedRandomness(str(error))
+        return index, kind, error if self._here else wire.pack_error(error), check(type(error).__qualname__), None
 
     def mishap(self, seat: Seat, method: str, error: BaseException) -> Result:
         """What comes back of a call that raised."""
         # What drew from a stream that is not its own is not what it should be: it must be rebuilt.
-        seat.stale = isinstance(error, Stale | SharedRandomness)
+        seat.stale = isinstance(error, Stale | Shared)
         if isinstance(error, Stale):
             return seat.index, STALE, None, 0, None
         return self._failure(seat.index, self._own_error(error, f"member {seat.index} called sys.exit() in {method}()"))
 
+    def interrupted_by(self, error: BaseException) -> bool:
+        """Whether that is Ctrl-C, and the caller's to handle."""
+        return self._interruptible and isinstance(error, KeyboardInterrupt)
+
     def _own_error(self, error: BaseException, exited: str) -> BaseException:
         """What the caller is given for what a member raised; Ctrl-C goes through."""
-        if isinstance(error, KeyboardInterrupt) and self._interruptible:
+        if self.interrupted_by(error):
             raise error
         return MemberExit(f"{exited}, with {error.code!r}") if isinstance(error, SystemExit) else error
 
     # -- map ------------------------------------------------------------------------------------------
 
     def _on_define(self, number: int, function: Any) -> None:
-        function = function if callable(function) else wire.unpack(function)
-        self._functions[number] = function, Streams(self._seed, ("map", number), isolated=False)
+        self._functions[number] = received(function), Streams(self._seed, ("map", number), isolated=False)
 
     def _on_forget(self, number: int) -> None:
         self._functions.pop(number, None)

@@ -31,7 +31,7 @@ class InlineWorker:
             traced=settings.traced,
             here=True,
             interruptible=True,
-            isolation=Refusing() if settings.beside_threads else Swapping(),
+            isolation=_isolation(settings.beside_threads),
             max_message=settings.max_message,
             tell=lambda news: self._news.append(("news", news)),
         )
@@ -72,7 +72,7 @@ class InlineWorker:
 
     def beside_threads(self, on: bool) -> None:
         """Threads run members in this process too, or no longer do: generators are refused, or swapped."""
-        self._host.isolation = Refusing() if on else Swapping()
+        self._host.isolation = _isolation(on)
 
     def abandon(self) -> None:
         """Forgets what was asked."""
@@ -84,6 +84,10 @@ class InlineWorker:
 
     def close(self, grace: float) -> None:
         return
+
+
+def _isolation(beside_threads: bool) -> Swapping | Refusing:
+    return Refusing(interruptible=True) if beside_threads else Swapping(interruptible=True)
 
 
 class InlineBackend:

@@ -3,13 +3,15 @@
 A KeyboardInterrupt may come between any two instructions. In the middle of bookkeeping it would leave a call that is
 answered but not in the journal, or half a ring. So our handler stands before Python's own and keeps the interrupt back
 while `UNINTERRUPTED` is entered: microseconds, as nobody waits or runs a member's code in there. A handler that the
-user has installed is left alone.
+user has installed is left alone, and Python's own is put back when no pool is open any more.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+from _thread import get_ident
 from types import FrameType, TracebackType
 
 
@@ -17,22 +19,31 @@ class _Uninterrupted:
     """Keeps Ctrl-C back while it is entered; it is raised at the end."""
 
     def __init__(self) -> None:
-        self._depth = 0
+        self._main = threading.main_thread().ident  # Python runs handlers there, and nowhere else
+        self._depth = 0  # how deep the main thread is in
         self._pending = False
 
     def __enter__(self) -> None:
-        self._depth += 1
+        if get_ident() == self._main:
+            self._depth += 1
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if get_ident() != self._main:
+            return
         self._depth -= 1
         if self._pending and not self._depth:
             self._pending = False
-            if error is None:
+            if not isinstance(error, KeyboardInterrupt):  # another error that is on its way becomes its context
                 raise KeyboardInterrupt
+
+    def after_fork(self) -> None:
+        """In a child there is one thread, whichever that was: it is the main one now."""
+        if get_ident() != self._main:
+            self._main, self._depth = get_ident(), 0
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Our SIGINT handler."""
-        if self._depth and threading.current_thread() is threading.main_thread():
+        if self._depth:
             self._pending = True
         else:
             signal.default_int_handler(number, frame)
@@ -41,8 +52,18 @@ class _Uninterrupted:
 UNINTERRUPTED = _Uninterrupted()
 
 
+os.register_at_fork(after_in_child=UNINTERRUPTED.after_fork)
+
+
 def install() -> None:
     """Puts our handler in the place of Python's own, if that is what stands there and we may."""
     main = threading.current_thread() is threading.main_thread()
     if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, UNINTERRUPTED.handle)
+
+
+def uninstall() -> None:
+    """Puts Python's own handler back: others look whether it stands there before they put theirs (asyncio does)."""
+    main = threading.current_thread() is threading.main_thread()
+    if main and signal.getsignal(signal.SIGINT) == UNINTERRUPTED.handle:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

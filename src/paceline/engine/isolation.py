@@ -16,12 +16,16 @@ from collections.abc import Callable
 from typing import Any
 
 from paceline.engine.generators import GENERATORS
-from paceline.errors import SharedRandomness
 from paceline.seeds import Key, sequence
 
 
 class Stale(Exception):
     """The member drew from a stream that is not its own; rebuild it with swapping on and call again."""
+
+
+class Shared(Exception):
+    """Somebody drew from a process-wide generator on threads. The caller gets `SharedRandomness` for it; a member that
+    raises that by itself, because it has a pool of its own, has merely raised."""
 
 
 class Streams:
@@ -55,8 +59,9 @@ class Streams:
 class Swapping:
     """For hosts that run one call at a time."""
 
-    def __init__(self, alone: bool = False) -> None:
+    def __init__(self, alone: bool = False, interruptible: bool = False) -> None:
         self._alone = alone  # nobody but members draws in this process: what was seen after one call still holds
+        self._passing = KeyboardInterrupt if interruptible else ()  # Ctrl-C goes before: whoever it met is rebuilt
         self._outside: dict[str, Any] = {}
         self._outside_peek: tuple[object, ...] = ()
 
@@ -70,10 +75,18 @@ class Swapping:
             return self._swapped(streams, name, function, args, keep)
         before = self.watch()
         try:
-            return function(*args)
-        finally:
+            answer = function(*args)
+        except self._passing:
+            if not self.quiet_since(before):
+                self._put_back()
+            raise
+        except BaseException:
             if not self.quiet_since(before):
                 self.disown()
+            raise
+        if not self.quiet_since(before):
+            self.disown()
+        return answer
 
     def quiet_since(self, before: tuple[object, ...]) -> bool:
         """Whether nobody has drawn since."""
@@ -93,9 +106,12 @@ class Swapping:
 
     def disown(self) -> None:
         """Puts the states outside back as they were before a watched call touched them."""
+        self._put_back()
+        raise Stale
+
+    def _put_back(self) -> None:
         GENERATORS.restore(self._outside)
         self._outside_peek = GENERATORS.peek()
-        raise Stale
 
     def _swapped(self, streams: Streams, name: str, function: Callable[..., Any], args: Any, keep: bool) -> Any:
         outside = GENERATORS.save()
@@ -104,8 +120,12 @@ class Swapping:
         loaded = {name: state for name, state in states.items() if name in GENERATORS.known()}
         GENERATORS.load(loaded)
         before = GENERATORS.peek()
+        passing = False
         try:
             return function(*args)
+        except self._passing:
+            passing = True
+            raise
         finally:
             touched = GENERATORS.touched(before)
             homeless = any(generator not in loaded for generator in touched)
@@ -117,26 +137,38 @@ class Swapping:
                 if streams.on_trial and keep:
                     streams.acquit()
             GENERATORS.restore(outside)
-            if homeless:
+            self._outside_peek = ()  # the same state need not lie in memory as it did
+            if homeless and not passing:
                 raise Stale  # torch was imported and drawn from in this very call, before it had a stream
 
 
 class Refusing:
     """For hosts on threads."""
 
+    def __init__(self, interruptible: bool = False) -> None:
+        self._passing = KeyboardInterrupt if interruptible else ()
+
     def run(self, streams: Streams, name: str, function: Callable[..., Any], args: Any, keep: bool = True) -> Any:
         """Runs one call of a member.
 
         Raises:
-            SharedRandomness: somebody drew from a process-wide generator meanwhile.
+            Shared: somebody drew from a process-wide generator meanwhile.
         """
         before = self.watch()
         try:
-            return function(*args)
-        finally:
-            touched = GENERATORS.touched(before)
-            if touched:
-                raise SharedRandomness(self._complaint(touched))
+            answer = function(*args)
+        except self._passing:
+            raise
+        except BaseException:
+            self._vouch(before)
+            raise
+        self._vouch(before)
+        return answer
+
+    def _vouch(self, before: tuple[object, ...]) -> None:
+        touched = GENERATORS.touched(before)
+        if touched:
+            raise Shared(self._complaint(touched))
 
     @staticmethod
     def quiet_since(before: tuple[object, ...]) -> bool:
@@ -149,7 +181,7 @@ class Refusing:
 
     def disown(self) -> None:
         """A watched call drew."""
-        raise SharedRandomness(self._complaint(()))
+        raise Shared(self._complaint(()))
 
     @staticmethod
     def _complaint(touched: tuple[str, ...]) -> str:

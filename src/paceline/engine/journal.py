@@ -153,7 +153,8 @@ class PortLog:
         self._close(item)
 
     def forget(self, item: int, *, but_last: bool = False) -> None:
-        steps = list(self._steps(item)) if but_last else []
+        """Drops an item's past. A ring that has not been answered is not past."""
+        steps = list(self._steps(item)) if but_last or self.is_open(item) else []
         self._begin[item] = int(steps[-1]) if steps else self._count
         self._trusted[item] &= but_last
 

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class Moving:
-    """Moves the members of a crew while nothing is under way."""
+    """Moves the members of a crew while nothing is under way.
+
+    Only the change of the books is kept from interrupts. Before it, everybody is where they were; after it, they are
+    being built in their new places, and whoever asks them next waits for that.
+    """
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
 
     def move(self, target: dict[int, int], *, backend: str | None = None, workers: int | None = None) -> None:
         """Moves members to other slots. Nothing is given up before the new place stands."""
-        with UNINTERRUPTED:
-            self._move(target, backend, workers)
-
-    def _move(self, target: dict[int, int], backend: str | None, workers: int | None) -> None:
         crew = self._crew
         place, slots = self._slots_for(backend, workers)
         placed = {member.index: target.get(member.index, member.slot) for member in crew.members}
@@ -33,30 +33,55 @@ class Moving:
             if number not in slots:
                 raise BadInput(f"member {index} cannot move to worker {number}; there are {len(slots) - 1}")
         moving = [m for m in crew.members if slots[placed[m.index]] is not crew.slots.get(m.slot)]
-        for member in moving:
-            if not member.portable:
-                raise BadInput(
-                    f"member {member.index} is not deterministic and has neither snapshot and restore nor recall, so "
-                    "it cannot be moved once it has answered"
-                )
+        _check_portable(moving)
         crew.settle_rings(placed)
-        crew.start(slots[placed[member.index]] for member in moving)
-        self._shorten(moving)
-        self._leave(moving)
-        old, crew.slots, crew.backend = crew.slots, slots, place
+        stood = {member.index for member in moving if member.stands}
+        try:
+            crew.start(slots[placed[member.index]] for member in moving)
+            self._shorten(moving)
+            self._leave(moving)
+        except BaseException:
+            self._stay(moving, slots)
+            raise
+        old = crew.slots
+        with UNINTERRUPTED:
+            handle = self._change_books(moving, placed, slots, place)
+        self._arrive(handle, [slot for slot in old.values() if slot not in slots.values()])
+        crew.note("moved", f"members {[member.index for member in moving]} moved")
+        if not stood.isdisjoint(handle.failures()):  # who did not stand before has said so before
+            raise handle.first_error(among=stood)
+
+    def _change_books(
+        self, moving: list[Member], placed: dict[int, int], slots: dict[int, Slot], place: Backend
+    ) -> Handle:
+        crew = self._crew
+        crew.slots, crew.backend = slots, place
         crew.epoch += 1
         for member in moving:
-            member.slot = placed[member.index]
+            member.slot, member.leaving = placed[member.index], False
         handle = crew.build(moving)
-        handle.finish()
-        crew.close_slots(slot for slot in old.values() if slot not in slots.values())
         self._bind_again()
         here = slots[HERE].worker
         if here is not None:
             here.beside_threads(place.name == "thread")
-        crew.note("moved", f"members {[member.index for member in moving]} moved")
-        if handle.failures():
-            raise handle.first_error()
+        return handle
+
+    def _arrive(self, handle: Handle, left: list[Slot]) -> None:
+        try:
+            handle.finish()
+        finally:
+            with UNINTERRUPTED:  # a few seconds at the most, and nothing may be left behind
+                self._crew.close_slots(left)
+
+    def _stay(self, moving: list[Member], slots: dict[int, Slot]) -> None:
+        """The move is off: new workers go, and members that may have left are built again where they were."""
+        crew = self._crew
+        with UNINTERRUPTED:
+            for member in moving:
+                if member.leaving:
+                    member.leaving = False
+                    crew.slots[member.slot].suspect = crew.suspicious = True
+            crew.close_slots(slot for slot in slots.values() if slot not in crew.slots.values())
 
     def relocate(self, backend: str, workers: int) -> None:
         """Moves everybody: to so many workers of a backend, in blocks, or here."""
@@ -77,14 +102,16 @@ class Moving:
         able = [member for member in members if member.snapshots]
         handle = Handle(self._crew.pump, [member.index for member in able])
         for member in able:
-            self._crew.submit(self._crew.slots[member.slot], Request("snapshot", {member.index: None}, handle=handle))
+            self._crew.submit(self._crew.slots[member.slot], self._crew.saving({member.index: None}, handle))
         handle.finish()
 
     def _leave(self, members: list[Member]) -> None:
+        """Members close where they are before they are built elsewhere; what they hold can be held only once."""
         for member in members:
             slot = self._crew.slots[member.slot]
             if slot.worker is not None:
-                self._crew.submit(slot, Request("drop", {member.index: None}))
+                member.leaving = True
+                self._crew.submit(slot, Request("drop", {member.index: None}, deadline=self._crew.limit))
         while self._crew.busy:
             self._crew.pump(None)
 
@@ -94,3 +121,12 @@ class Moving:
                 if slot.worker is not None:
                     op = "bind" if port.lives_on(slot) else "unbind"
                     self._crew.submit(slot, Request(op, {}, method=number))
+
+
+def _check_portable(members: list[Member]) -> None:
+    for member in members:
+        if not member.portable:
+            raise BadInput(
+                f"member {member.index} is not deterministic and has neither snapshot and restore nor recall, so "
+                "it cannot be moved once it has answered"
+            )

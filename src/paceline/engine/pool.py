@@ -12,7 +12,7 @@ import itertools
 import math
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from paceline.engine.backend import Settings
 from paceline.engine.calls import Handle, Outcome, Request
 from paceline.engine.crew import Crew
 from paceline.engine.host import MAX_MESSAGE
+from paceline.engine.mapped import Mapped
 from paceline.engine.pilot import Pilot
 from paceline.engine.plan import Plan
 from paceline.engine.port import Port
@@ -101,7 +102,6 @@ class Pool:
         isolate: bool = False,
         trace: Trace | None = None,
     ) -> None:
-        interrupts.install()
         members = _members(list(factories), keys, deterministic)
         auto = backend == "auto"
         measures = auto and not isolate
@@ -123,12 +123,14 @@ class Pool:
         self._asked = Plan(backend=backend, workers=count, isolate=isolate)
         self._deadline = deadline
         self._check_deadline(deadline)
+        self._crew.limit = self._limit(None)
         self._next = 0
         self._place(placement, 0 if measures else count)
         # A pool that is dropped must not leave workers behind; one that is still open at the end is closed in order.
         self._finalizer = weakref.finalize(self, Crew.abandon, self._crew)
         self._finalizer.atexit = False
         _open_crews.add(self._crew)
+        interrupts.install()
         try:
             self._build(failed_builds)
         except BaseException:
@@ -221,22 +223,20 @@ class Pool:
         """Like `map`, but yields (index, outcome) as items finish."""
         crew = self._open()
         number = self._number()
-        keyed = enumerate(zip(itertools.count() if keys is None else keys, items, strict=False))
-        stream = Stream(crew, number, iter(keyed), self._limit(deadline), self._packed)
-        # Packed before anything is handed out: what cannot be sent must not be found out in mid-run.
-        travels = crew.place != "inline" or stream.slots[0].backend.name not in ("inline", "thread")
-        crew.functions[number] = function, wire.settle(wire.pack(function)) if travels else None
+        stream = Stream(crew, number, _keyed(items, keys), self._limit(deadline), self._packed)
+        mapped = Mapped(function)
+        if crew.place != "inline" or stream.slots[0].backend.name not in ("inline", "thread"):
+            mapped.pack()  # before anything is handed out: what cannot be sent must not be found out in mid-run
+        crew.functions[number] = mapped
         try:
-            for slot in stream.slots:
-                if slot.worker is not None:
-                    crew.submit(slot, Request("define", {}, method=number))
             crew.start(stream.slots)
             yield from stream.run()
         finally:
             stream.abandon()
             del crew.functions[number]
             for slot in crew.slots.values():
-                if slot.worker is not None:
+                if slot.worker is not None and number in slot.defined:
+                    slot.defined.remove(number)
                     crew.submit(slot, Request("forget", {}, method=number))
 
     def port(
@@ -319,13 +319,16 @@ class Pool:
         crew.moving.move(target, backend=backend, workers=workers)
 
     def snapshot(self) -> None:
-        """Asks every member that has `snapshot` and `restore` for a snapshot; their journals start from there."""
+        """Asks every member that has `snapshot` and `restore` for a snapshot; their journals start from there.
+
+        One that raises, or takes too long, keeps its journal; `events` says so.
+        """
         crew = self._open()
         able = [member.index for member in crew.members if member.snapshots]
         crew.settle_rings(able)
         handle = Handle(crew.pump, able)
         for number, items in self._by_slot(dict.fromkeys(able), False):
-            crew.submit(crew.slots[number], Request("snapshot", items, handle=handle))
+            crew.submit(crew.slots[number], crew.saving(items, handle))
         handle.finish()
 
     # -- life -----------------------------------------------------------------------------------------
@@ -343,7 +346,11 @@ class Pool:
         """Ends every worker. May be called again; never raises."""
         self._finalizer.detach()
         _open_crews.discard(self._crew)
-        self._crew.close()
+        try:
+            self._crew.close()
+        finally:
+            if not _open_crews:
+                interrupts.uninstall()
 
     # -- small things ---------------------------------------------------------------------------------
 
@@ -443,6 +450,23 @@ def _members(
     if len(flags) != len(factories):
         raise BadInput(f"deterministic has {len(flags)} entries for {len(factories)} members")
     return [Member(i, chosen[i], factory, flags[i]) for i, factory in enumerate(factories)]
+
+
+def _keyed(items: Iterable[Any], keys: Iterable[Key] | None) -> Iterator[tuple[int, tuple[Key, Any]]]:
+    """Numbers the items and puts their keys to them."""
+    if isinstance(keys, Sized) and isinstance(items, Sized) and len(keys) < len(items):
+        raise BadInput(f"{len(items)} items need as many keys; got {len(keys)}")
+    return _paired(items, keys)
+
+
+def _paired(items: Iterable[Any], keys: Iterable[Key] | None) -> Iterator[tuple[int, tuple[Key, Any]]]:
+    left = iter(itertools.count() if keys is None else keys)
+    for index, item in enumerate(items):
+        try:
+            key = next(left)
+        except StopIteration:
+            raise BadInput(f"item {index} has no key: there are only {index} keys") from None
+        yield index, (key, item)
 
 
 def _check_key(key: Any) -> None:

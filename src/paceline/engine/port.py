@@ -24,10 +24,10 @@ from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.journal import PortLog
 from paceline.engine.roster import HERE, Slot
 from paceline.engine.rows import Rows, Spec
-from paceline.engine.seat import ERROR, OK, STALE, Result
+from paceline.engine.seat import ERROR, OK, SHARED, STALE, Result
 from paceline.engine.serving import IDLE, NEWS, READY
 from paceline.engine.wait import Patience, publish
-from paceline.errors import BadInput, Closed, SharedRandomness
+from paceline.errors import BadInput, Closed
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
@@ -74,6 +74,7 @@ class Port:
         self._heard: dict[int, Result] = {}
         self._tries: dict[int, int] = {}
         self._aside: set[int] = set()  # items that drew on threads: they are rung again once their members have moved
+        self._unable: dict[int, BaseException] = {}  # items that no worker can serve, and why
         self._alone: set[int] = set()  # slots whose items are rung one by one, to find the one that kills
         self._patience = Patience()
         self._ringing: list[Any] = []  # workers that answer by shared memory
@@ -92,17 +93,21 @@ class Port:
     def post(self, members: Iterable[int] | None = None) -> None:
         """Rings the workers of these members (None: all). Does not wait; the inputs are the workers' until `wait`.
 
+        What the same members have been called for before is brought to its end first: they are run in order.
+
         Raises:
             BadInput: a member is still waited for, or is not bound to this port.
         """
         crew = self._crew
-        if self._number not in crew.ports:
+        if crew.closed or self._number not in crew.ports:
             raise Closed("this port, or its pool, has been closed")
         if crew.pilot is not None:
             crew.pilot.begin(through_port=True)
         items = self._everyone if members is None else self._items(members)
         if self.outstanding and any(self._waiting[item] for item in items):
             raise BadInput("a member that is posted has not been waited for since its last post")
+        if crew.called:
+            crew.settle_calls(self._members[item] for item in items)
         if crew.last_port is not self:
             self._come_after_others(items)
         crew.mend()
@@ -120,6 +125,8 @@ class Port:
         The lowest member's exception is raised, or with `outcomes=True` left in `errors`. If the caller is interrupted
         while rows are being run or fetched, the round is void: members are as they were before it.
         """
+        if self._crew.closed:
+            raise Closed("the pool was closed before its rows were fetched")
         self.extras, self.errors = {}, {}
         try:
             ready = self._wait(min_ready, timeout)
@@ -178,6 +185,13 @@ class Port:
                 self._waiting[item] = 1
                 self._state_bytes[item] = IDLE
         self._ring(items, everyone)
+        if self._unable:
+            self._answer_for_the_unable()
+
+    def _answer_for_the_unable(self) -> None:
+        for item, error in self._unable.items():
+            if self._waiting[item] and not self._state_bytes[item]:
+                self._give_up(item, error)
 
     def _come_after_others(self, items: list[int]) -> None:
         """Another port rang last: what it asked of these members comes first, in their journals too."""
@@ -293,8 +307,8 @@ class Port:
         """Sleeps until a worker has something to tell; they are asked to knock."""
         for worker in self._ringing:
             worker.listen(True)
-        if not enough():
-            self._crew.pump(seconds)
+        if not enough() and not self._crew.pump(seconds) and not enough():
+            raise Closed("the pool was closed before its rows had been run")
         for worker in self._ringing:
             worker.listen(False)
 
@@ -378,11 +392,15 @@ class Port:
 
     def hear(self, item: int, result: Result) -> None:
         """Takes a message about an item in; a stale one is rebuilt and rung again."""
+        if item in self._heard:
+            return  # it has been answered for meanwhile
         member = self._crew.members[self._members[item]]
         slot = self._crew.slots[member.slot]
-        shared = isinstance(result[2], SharedRandomness) and self._crew.shrinks
-        if result[1] != STALE and not shared:
-            self._heard[item] = result
+        index, kind, payload, checked, base = result
+        shared = kind == SHARED and self._crew.shrinks
+        if kind != STALE and not shared:
+            self._heard[item] = (index, ERROR, payload, checked, base) if kind == SHARED else result
+            self._state_bytes[item] = NEWS  # as its worker does, if it has the port
             return
         self._state_bytes[item] = IDLE
         if shared:
@@ -416,14 +434,33 @@ class Port:
 
     def binding(self, slot: Slot) -> tuple[tuple[Any, ...], int | None]:
         """The message that binds this port on a worker, and the descriptor that goes with it."""
-        rows = {m: (i, self._rows.places[i]) for m, i in self._item.items() if self._on(slot, m)}
+        mine = {m: item for m, item in self._item.items() if self._on(slot, m) and not self._crew.members[m].leaving}
+        self._name_the_unable(mine)
+        rows = {member: (item, self._rows.places[item]) for member, item in mine.items() if item not in self._unable}
         about = ("bind", self._number, self._method, rows, list(self.inputs))
         if slot.worker.in_process:
             return (*about, self._rows.arrays), None
         return (*about, self._rows.layout), self._rows.descriptor if slot.worker.shares_memory else None
 
+    def _name_the_unable(self, mine: dict[int, int]) -> None:
+        """Members whose worker dies whenever they are built are not there to be bound."""
+        for member, item in mine.items():
+            lost = self._crew.members[member].lost
+            if lost is not None:
+                self._unable[item] = lost
+            else:
+                self._unable.pop(item, None)
+        self._answer_for_the_unable()
+
+    def refused(self, slot: Slot, error: BaseException) -> None:
+        """A worker could not bind the port: its items have this error until it can."""
+        self._unable.update({item: error for item in self._everyone if self.slot_of(item) == slot.number})
+        self._answer_for_the_unable()
+
     def ringing(self, slot: Slot, request: Request) -> tuple[Any, ...]:
         """The message that asks a worker to serve this port."""
+        for item in [item for item in request.items if self._state_bytes[item]]:
+            del request.items[item]  # it has been answered for meanwhile
         if slot.worker.shares_memory:
             # The host marks the rows as asked when it gets there: a worker that still has to bind must not see them.
             return "ring", self._number, list(request.items)
@@ -469,6 +506,10 @@ class Port:
         """There is no worker any more, and none can be had: whoever waits is told."""
         for item in self._pending(slot):
             self._give_up(item, error)
+
+    def rang(self, worker: Any) -> bool:
+        """Whether the worker has been told of rows by memory, and not by a message."""
+        return worker in self._ringing
 
     def has_pending(self, slot: Slot) -> bool:
         """Whether a worker still has rows to run."""

@@ -20,12 +20,20 @@ from paceline.engine.backend import Gone
 from paceline.engine.calls import Request
 from paceline.engine.roster import HERE, Slot
 from paceline.engine.seat import ERROR
-from paceline.errors import CallTimeout, PlanNotMet, WorkerLost
+from paceline.errors import CallTimeout, PacelineError, PlanNotMet, WorkerLost
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
 
+WORK = ("call", "map", "ring", "snapshot")
+"""What somebody gets an answer to. A worker that dies in anything else has nobody to blame for it."""
+
+_TOLD = ("define", "forget", "bind", "unbind")  # nobody's code: it takes no time to speak of
+_LONGEST = 86400.0  # seconds to wait at a time: the kernel counts milliseconds in 32 bits
 _ASKED_AGAIN = ("call", "map", "snapshot")  # everything else a new worker is told anyway
+
+_Watch = tuple[float | None, float, int]
+"""(deadline, since when, how many calls)"""
 
 Verdict = Callable[..., WorkerLost]
 """(member or item, name of the call, whether it is an item of a map) → the error that says so."""
@@ -41,22 +49,34 @@ class Recovery:
         """How long to wait at the most: until a call is overdue, or the caller wants to go on."""
         left = [self._left(slot) for slot in busy]
         limits = [limit for limit in (*left, timeout) if limit is not None]
-        return max(0.0, min(limits)) if limits else None
+        return max(0.0, min(*limits, _LONGEST)) if limits else None
 
     def _left(self, slot: Slot) -> float | None:
         """Seconds until the slot's call in hand is overdue."""
-        deadline, since, calls = None, monotonic(), 1
-        if slot.inflight:
-            deadline, since, calls = slot.inflight[0].deadline, slot.inflight[0].since, len(slot.inflight[0].items)
-        for port in self._crew.ports.values():
-            if port.deadline is not None and port.has_pending(slot):
-                deadline, since = port.deadline, port.rung[slot.number]
-        if deadline is None or not slot.worker.can_kill:
+        watches = self._watches(slot)
+        if not watches or not slot.worker.can_kill:
             return None
         begun = slot.worker.busy_since()
-        # A worker that cannot say which call it has in hand gets the time of all of them.
-        limit = max(begun, since) + deadline if begun is not None else since + deadline * max(1, calls)
-        return limit - monotonic()
+        ends = []
+        for deadline, since, calls in watches:
+            if deadline is None:
+                return None
+            # A worker that cannot say which call it has in hand gets the time of all of them.
+            ends.append(max(begun, since) + deadline if begun is not None else since + deadline * max(1, calls))
+        return max(ends) - monotonic()
+
+    def _watches(self, slot: Slot) -> list[_Watch]:
+        """What the worker may have in hand: the first message without an answer, or rows that it was told of without
+        one. Which of the two nobody knows, so both deadlines have to be over. Rows that were asked for by a message
+        are watched when their turn comes."""
+        watches: list[_Watch] = []
+        if slot.inflight and slot.inflight[0].op not in _TOLD:
+            first = slot.inflight[0]
+            watches.append((first.deadline, first.since, len(first.items)))
+        for port in self._crew.ports.values():
+            if port.rang(slot.worker) and port.has_pending(slot):
+                watches.append((port.deadline, port.rung[slot.number], 1))
+        return watches
 
     def kill_the_overdue(self, busy: list[Slot]) -> None:
         """Ends the workers whose call in hand has overrun its deadline; `recover` does the rest."""
@@ -72,13 +92,14 @@ class Recovery:
         return any(port.has_pending(slot) for port in self._crew.ports.values())
 
     def _deadline(self, slot: Slot) -> float | None:
-        if slot.inflight:
-            return slot.inflight[0].deadline
-        return next((port.deadline for port in self._crew.ports.values() if port.has_pending(slot)), None)
+        return max((deadline for deadline, _, _ in self._watches(slot) if deadline is not None), default=None)
 
     def recover(self, slot: Slot, gone: Gone, *, blame: bool = True) -> None:
         """Replaces a dead worker: builds, replays, asks again."""
         dead, slot.worker = slot.worker, None
+        if self._crew.closed:  # its pool was dropped, and the worker with it
+            slot.inflight.clear()
+            return
         victim = slot.inflight[0] if slot.inflight else None
         # In the order in which they were asked: what had been set aside came back before what is under way.
         earlier, later = list(slot.redo or ()), [*list(slot.inflight)[1:], *slot.queue]
@@ -94,12 +115,30 @@ class Recovery:
         slot.redo, slot.overdue = None, None
         slot.inflight.clear()
         slot.queue = deque(request for request in (*earlier, *again, *later) if self._wanted(request))
+        if blame and not self._worth_another(slot, victim):
+            self._give_up(slot, self._nobodys_fault(slot, dead, gone, victim))
+            return
         neighbour = self._neighbour(slot)
         if slot.unkeepable and neighbour is not None:
             slot.unkeepable = False
             self._shrink(slot, neighbour, PlanNotMet("it died again and again while its members were built"))
         else:
             self._refill(slot)
+
+    def _worth_another(self, slot: Slot, victim: Request | None) -> bool:
+        """Deaths in calls and builds are counted there. Others could go on for ever, and nobody would be told."""
+        if victim is not None and victim.op in (*WORK, "build", "drop"):
+            return True
+        slot.fruitless += 1
+        return slot.fruitless <= self._crew.restarts
+
+    def _nobodys_fault(self, slot: Slot, dead: Any, gone: Gone, victim: Request | None) -> WorkerLost:
+        doing = victim.call_name() if victim is not None else "nothing"
+        words = f"\nits last words:\n{gone.last_words}" if gone.last_words else ""
+        return WorkerLost(
+            f"worker {slot.number} ({dead.backend}, pid {dead.pid}) {gone.how} while it ran {doing}, and so did "
+            f"{self._crew.restarts} before it; nobody had got an answer in between{words}"
+        )
 
     def _mention_the_forgetful(self, slot: Slot) -> None:
         """Members that are not deterministic are never asked again; those that cannot be told either begin anew."""
@@ -124,8 +163,8 @@ class Recovery:
         self._crew.feed(slot)
 
     def settle_in(self, slot: Slot) -> None:
-        """Puts before everything else what makes a new worker what the old one was."""
-        mine = [member for member in self._crew.members if member.slot == slot.number and member.lost is None]
+        """Puts before everything else what makes a new worker what the old one was, and rings again at the end."""
+        mine = [m for m in self._crew.members if m.slot == slot.number and m.lost is None and not m.leaving]
         preamble = (
             [self._crew.building([m]) for m in mine]
             if slot.builds_alone
@@ -133,11 +172,12 @@ class Recovery:
             if mine
             else []
         )
-        for number, port in self._crew.ports.items():
-            if port.lives_on(slot):
-                preamble.append(Request("bind", {}, method=number))
-                preamble += port.rings_again(slot)
+        ports = {number: port for number, port in self._crew.ports.items() if port.lives_on(slot)}
+        preamble += [Request("bind", {}, method=number) for number in ports]
         slot.queue.extendleft(reversed(preamble))
+        # Behind the calls: a ring waits for those of its own members before it is made, never the other way round.
+        for port in ports.values():
+            slot.queue.extend(port.rings_again(slot))
 
     def _after_death(self, slot: Slot, victim: Request, verdict: Verdict) -> list[Request]:
         """What becomes of the request that the worker died in."""
@@ -152,6 +192,8 @@ class Recovery:
             return [victim]
         index = next(iter(victim.items))
         error = verdict(index, victim.call_name(), victim.op == "map")
+        if victim.op == "snapshot":
+            self._crew.saved((index, ERROR, error, 0, None))
         self._crew.give(victim, (index, ERROR, error, 0, None), "")
         return []
 
@@ -190,8 +232,12 @@ class Recovery:
         """No worker can be had for this slot: shrink if the plan leaves that to us, else say so to whoever asked."""
         if self._crew.shrinks:
             self._shrink(slot, self._neighbour(slot) or self._crew.slots[HERE], error)
-            return
-        slot.orphaned = True
+        else:
+            self._give_up(slot, error)
+
+    def _give_up(self, slot: Slot, error: PacelineError) -> None:
+        """Whoever has asked is told; whoever asks next tries again with a new worker."""
+        slot.orphaned, slot.fruitless = True, 0
         requests, slot.queue = list(slot.queue), deque()
         for request in requests:
             for index in request.items:
@@ -217,10 +263,10 @@ class Recovery:
             member.slot = target.number
         if moving:
             target.queue.append(crew.building(moving))
-        for number, port in crew.ports.items():
-            if port.lives_on(target):
-                target.queue.append(Request("bind", {}, method=number))
-                target.queue.extend(port.rings_again(target, {member.index for member in moving}))
+        ports = {number: port for number, port in crew.ports.items() if port.lives_on(target)}
+        target.queue.extend(Request("bind", {}, method=number) for number in ports)
         target.queue.extend(slot.queue)
         slot.queue.clear()
+        for port in ports.values():
+            target.queue.extend(port.rings_again(target, {member.index for member in moving}))
         crew.feed(target)

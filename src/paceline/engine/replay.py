@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from paceline.engine import wire
-from paceline.engine.isolation import Refusing, Stale, Swapping
+from paceline.engine.isolation import Refusing, Shared, Stale, Swapping
 from paceline.engine.journal import outputs_differ
-from paceline.engine.seat import Anew, Seat, checked
-from paceline.errors import MemberExit, ReplayDiverged, SharedRandomness, TooLarge
+from paceline.engine.seat import Anew, Seat, ability, checked
+from paceline.errors import MemberExit, ReplayDiverged, TooLarge
 from paceline.seeds import check
 
 _TOO_LARGE = check(TooLarge.__qualname__)  # an answer that was never sent, so never seen
@@ -37,7 +37,7 @@ def _replay_call(
         answer = isolation.run(seat.streams, method, getattr(seat.value, method), args)
         answer = answer.answer if type(answer) is Anew else answer
         got = checked(answer, wire.pack(answer))
-    except (Stale, SharedRandomness, KeyboardInterrupt):
+    except (Stale, Shared, KeyboardInterrupt):
         raise
     except SystemExit:
         got = check(MemberExit.__qualname__)
@@ -51,7 +51,7 @@ def _replay_told(
     isolation: Swapping | Refusing, seat: Seat, number: int, method: str, packed: wire.Packed, answer: wire.Packed
 ) -> None:
     """A member that is not deterministic is told what it answered; it is never asked again."""
-    recall = getattr(seat.value, "recall", None)
+    recall = ability(seat.value, "recall")
     if recall is not None:
         isolation.run(seat.streams, "recall", recall, (method, wire.fresh(packed), wire.fresh(answer)))
 
@@ -71,7 +71,7 @@ def _replay_port(
     for step in range(steps):
         try:
             isolation.run(seat.streams, method, function, (*(rows[step, ...] for rows in inputs), *outputs))
-        except (Stale, SharedRandomness, KeyboardInterrupt):
+        except (Stale, Shared, KeyboardInterrupt):
             raise
         except BaseException as error:  # it raised the first time too, and the caller was told then
             _log.debug("member %d raised %s again in replay", seat.index, type(error).__name__)

@@ -41,6 +41,8 @@ class Member:
         self.recalls = False
         self.snapshot_due = False
         self.build_tries = 0
+        self.leaving = False  # it has been told to leave its slot, and is not to be built there again
+        self.stands = False  # it has been built, and was so when last heard of
         self.awaited: Handle | None = None  # who waits for it to be built
         self.lost: WorkerLost | None = None  # its worker dies whenever it is built
         self._packed: wire.Packed | None = None
@@ -68,9 +70,11 @@ class Slot:
         self.worker: Any = None
         self.queue: deque[Request] = deque()
         self.inflight: deque[Request] = deque()
+        self.defined: set[int] = set()  # the functions of maps that the worker has been told
         self.redo: list[Request] | None = None  # stale calls, to be made again once everything sent has come back
         self.builds_alone = False  # somebody's constructor or replay kills: build one by one
         self.overdue: float | None = None  # the deadline for which the worker was killed
+        self.fruitless = 0  # how many workers have died here since somebody got an answer, and nobody was to blame
         self.suspect = False  # we were interrupted in the middle of its traffic: what it knows and we know may differ
         self.unkeepable = False  # under auto: its members go to a neighbour instead of a new worker
         self.orphaned = False  # its worker could not be replaced: whoever asks next tries again

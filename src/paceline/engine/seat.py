@@ -9,7 +9,9 @@ from paceline.engine import wire
 from paceline.engine.isolation import Streams
 from paceline.seeds import check
 
-OK, ERROR, STALE = range(3)
+OK, ERROR, STALE, SHARED = range(4)
+"""Answered; raised; drew from a stream that is not its own, unknown to it; drew on threads, which is an error."""
+
 Result = tuple[int, int, Any, int, Any]
 """(member or item, kind, packed answer or error, check of the answer, where its journal may start anew)"""
 
@@ -40,6 +42,14 @@ class Seat:
         self.value: Any = None
         self.error: BaseException | None = None  # it could not be built; every call says so
         self.stale = False  # awaiting its rebuild; what is called meanwhile is called again afterwards
+
+
+def ability(value: Any, name: str) -> Any:
+    """A member's method of that name, or None. A member that raises when it is asked for one does not have it."""
+    try:
+        return getattr(value, name, None)
+    except Exception:
+        return None
 
 
 def checked(answer: Any, packed: wire.Packed) -> int:

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from paceline.engine.isolation import Stale
-from paceline.engine.seat import Result, Seat
+from paceline.engine.seat import Result, Seat, ability
 
 if TYPE_CHECKING:
     from paceline.engine.host import Host
@@ -55,7 +55,7 @@ class BoundPort:
         readable = {name: _read_only(array) if name in inputs else array for name, array in arrays.items()}
         names = [name for name in arrays if name not in ("asked", "state")]
         self._items: list[tuple[int, Seat, Any, tuple[Any, ...]]] = [
-            (item, seats[index], getattr(seats[index].value, method, None), _views(readable, names, where))
+            (item, seats[index], ability(seats[index].value, method), _views(readable, names, where))
             for index, (item, where) in rows.items()
         ]
         self._quiet = bytearray(len(self._asked))  # items that may be run in groups
@@ -127,9 +127,10 @@ class BoundPort:
         try:
             self._host.isolation.disown()
         except Exception as error:
-            for place, (item, seat, _) in enumerate(group):
+            for place, (item, seat, result) in enumerate(group):
                 self._quiet[item] = 0
-                group[place] = item, seat, _Raised(error)
+                if not (type(result) is _Raised and self._host.interrupted_by(result.error)):
+                    group[place] = item, seat, _Raised(error)
 
     def _serve_swapped(self, item: int, seat: Seat, function: Any, views: tuple[Any, ...]) -> None:
         host, method = self._host, self._method

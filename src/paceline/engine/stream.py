@@ -118,9 +118,8 @@ class Stream:
             self._crew.moving.move({}, backend=None, workers=0)
 
     def _sendable(self) -> bool:
-        function, packed = self._crew.functions[self._number]
         try:
-            self._crew.functions[self._number] = function, packed or wire.settle(wire.pack(function))
+            self._crew.functions[self._number].pack()
         except NotSendable:
             return False
         return True

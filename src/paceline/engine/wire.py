@@ -86,10 +86,18 @@ def _dumps(value: Any, keep_apart: Any, buffers: list[pickle.PickleBuffer]) -> b
     try:
         return cloudpickle.dumps(value, 5, buffer_callback=keep_apart)  # type: ignore[no-any-return]
     except Exception as error:
-        raise NotSendable(f"{_culprit(value, type(value).__name__)}: {error}") from error
+        raise NotSendable(f"{_named(value)}: {words(error)}") from error
 
 
 # -- naming what cannot be sent ------------------------------------------------------------------------
+
+
+def _named(value: Any) -> str:
+    name = type(value).__name__
+    try:
+        return _culprit(value, name)
+    except Exception:  # to look for the culprit runs code of the value's own
+        return f"{name} cannot be sent to a worker"
 
 
 def _culprit(value: Any, path: str, depth: int = 0) -> str:
@@ -112,7 +120,7 @@ def _sendable(value: Any) -> bool:
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
-        yield from ((f"[{key!r}]", item) for key, item in value.items())
+        yield from ((f"[{_shown(key)}]", item) for key, item in value.items())
     elif isinstance(value, list | tuple | set | frozenset):
         yield from ((f"[{index}]", item) for index, item in enumerate(value))
     elif isinstance(value, functools.partial):
@@ -120,6 +128,13 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     else:
         yield from _function_parts(value)
         yield from ((f".{name}", item) for name, item in getattr(value, "__dict__", {}).items())
+
+
+def _shown(key: object) -> str:
+    try:
+        return repr(key)
+    except Exception:
+        return f"a {type(key).__name__}"
 
 
 def _function_parts(value: Any) -> Iterator[tuple[str, Any]]:
@@ -144,24 +159,40 @@ class RemoteTraceback(Exception):
 
 def pack_error(error: BaseException) -> Packed:
     """Packs an exception so that it can be raised elsewhere as itself, whatever its constructor takes."""
-    text = "".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:]
+    name = f"{type(error).__module__}.{type(error).__qualname__}: {words(error)}"
+    text = _traceback(error)
     for form in (_as_pickled, _as_parts, _as_parts_in_words):
         try:
-            packed = pack((*form(error), text))
-            if type(unpack_error(packed)) is type(error):
-                return packed
+            packed = settle(pack(form(error)))
+            if type(_formed(packed)) is type(error):
+                return pack((packed, name, text))
         except Exception:  # whatever its reducer or constructor raises: the next form asks less of it
             continue
-    name = f"{type(error).__module__}.{type(error).__qualname__}"
-    return pack((_revive, RemoteError, (f"{name}: {_words(error)}",), {}, text))
+    return pack((None, name, text))
 
 
 def unpack_error(packed: Packed) -> BaseException:
-    """Gives the exception back, with the remote traceback as its cause."""
-    *form, text = unpack(packed)
-    error: BaseException = form[0] if len(form) == 1 else form[0](*form[1:])
+    """Gives the exception back, with the remote traceback as its cause. Where its class cannot be had, in words."""
+    form, name, text = unpack(packed)
+    try:
+        error = RemoteError(name) if form is None else _formed(form)
+    except Exception:
+        error = RemoteError(name)
     error.__cause__ = RemoteTraceback(text)
     return error
+
+
+def _formed(packed: Packed) -> BaseException:
+    make, *parts = unpack(packed)
+    error: BaseException = make(*parts) if parts else make
+    return error
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:]
+    except Exception:
+        return f"{type(error).__name__}: {words(error)}"
 
 
 def _as_pickled(error: BaseException) -> tuple[Any, ...]:
@@ -174,7 +205,7 @@ def _as_parts(error: BaseException) -> tuple[Any, ...]:
 
 def _as_parts_in_words(error: BaseException) -> tuple[Any, ...]:
     state = {name: value for name, value in vars(error).items() if _sendable(value)}
-    return _revive, type(error), tuple(a if _sendable(a) else _words(a) for a in error.args), state
+    return _revive, type(error), tuple(a if _sendable(a) else words(a) for a in error.args), state
 
 
 def _revive(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
@@ -185,7 +216,8 @@ def _revive(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, A
     return error
 
 
-def _words(value: object) -> str:
+def words(value: object) -> str:
+    """What `str` says of it, or that it says nothing."""
     try:
         return str(value)
     except Exception as error:

@@ -1,0 +1,200 @@
+"""What nobody would think of is an error of whoever did it, and nobody else's: workers live on, and nothing loops."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+from members import BadStr, DeadlyToBind, Dictionary, Fault, Ledger, Odd, SlowRows, Talker, dying
+
+import paceline
+from paceline import Pool
+from paceline.engine.host import Host
+from paceline.engine.seat import ERROR
+
+ONE = ({"a": ((), "f8")}, {"o": ((), "f8")})
+
+
+def test_errors_without_words_and_answers_without_names(backend: str) -> None:
+    with Pool([Odd, Odd], backend=backend, workers=2) as pool:
+        with pytest.raises(BadStr) as caught:
+            pool.call("wordless")
+        assert any("also member 1: BadStr: <" in note for note in caught.value.__notes__)
+        with pytest.raises(ValueError, match="v") as caught_value:
+            pool.call("noted")
+        assert caught_value.value.__notes__[0] == "abc"
+        assert any("member 0" in note for note in caught_value.value.__notes__)
+        with pytest.raises(paceline.NotSendable, match="a BadRepr"):
+            pool.call("nameless")
+        assert pool.events == []
+
+
+def test_an_error_whose_class_main_does_not_have_comes_in_words(killable: str) -> None:
+    with Pool([Odd, Odd], backend=killable, workers=1) as pool:
+        outcome = pool.call("unknown_class", {1: ()}, outcomes=True)[1]
+        assert "only_there" not in sys.modules
+        assert isinstance(outcome.error, paceline.RemoteError)
+        assert "only_there.Strange: boo" in str(outcome.error)
+
+
+def test_a_member_that_raises_when_it_is_asked_what_it_can(backend: str) -> None:
+    with Pool([Dictionary, Fault], backend=backend) as pool:
+        assert pool.call("add", {0: (), 1: (1,)}) == {0: 1, 1: 1}
+        port = pool.port("step_row", *ONE, members=[0])
+        port.post()
+        with pytest.raises(KeyError):
+            port.wait()
+
+
+def test_a_lost_member_is_answered_for_by_its_port(killable: str) -> None:
+    with Pool([Ledger, dying], backend=killable, failed_builds="keep", restarts=1) as pool:
+        port = pool.port("add_row", *ONE)
+        before = len(pool.events)
+        for turn in range(2):
+            port.inputs["a"][:] = 1
+            port.post()
+            assert port.wait(outcomes=True) == [0, 1]
+            assert port.outputs["o"][0] == 2.0 + turn
+            assert isinstance(port.errors[1], paceline.WorkerLost)
+        assert len(pool.events) == before
+
+
+def test_a_port_with_much_to_say_keeps_its_memory(backend: str) -> None:
+    name = "a" * 70_000
+    with Pool([Ledger] * 2, backend=backend) as pool:
+        port = pool.port("add_row", {name: ((), "f8")}, {"o": ((), "f8")})
+        port.inputs[name][:] = 4
+        port.post()
+        assert port.wait() == [0, 1]
+        assert port.outputs["o"].tolist() == [5.0, 5.0]
+        assert pool.events == []
+
+
+def test_workers_that_die_before_anybody_is_answered_are_not_replaced_for_ever(killable: str) -> None:
+    with Pool([DeadlyToBind], backend=killable, restarts=2) as pool:
+        port = pool.port("step_row", *ONE)
+        port.post()
+        with pytest.raises(paceline.WorkerLost, match="nobody had got an answer"):
+            port.wait()
+        assert [event.kind for event in pool.events] == ["lost"] * 3
+        port.close()
+        assert pool.call("fine") == {0: "fine"}
+
+
+def test_a_host_answers_what_it_cannot_run() -> None:
+    told: list = []
+    host = Host(here=True, tell=told.append)
+    [result], _ = host.handle(("call", "method", True, [(5, b"")]))
+    assert result[:2] == (5, ERROR)
+    assert isinstance(result[2], KeyError)
+    assert host.handle(("ring", 3, [1])) == (None, [])
+    assert host.handle(("ship", 3, {}, np.array([0, 1], np.uint8))) == (None, [])
+    assert [(port, item, result[1]) for port, item, result in told] == [(3, 1, ERROR)] * 2
+    assert isinstance(host.handle(("bind", 3, "step", {0: (0, 0)}, [], {}))[0], KeyError)
+    assert host.handle(("unheard_of",)) == (None, [])
+
+
+def test_a_port_that_cannot_be_bound_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise MemoryError("no room")
+
+    with Pool([Ledger]) as pool:
+        monkeypatch.setattr(Host, "_on_bind", refuse)
+        port = pool.port("add_row", *ONE)
+        port.post()
+        with pytest.raises(MemoryError, match="no room"):
+            port.wait()
+        monkeypatch.undo()
+        pool.move([0], backend="thread", workers=1)
+        port.post()
+        assert port.wait() == [0]
+
+
+def test_rows_of_a_pool_that_was_closed_say_so(backend: str) -> None:
+    pool = Pool([Ledger], backend=backend)
+    port = pool.port("add_row", *ONE)
+    port.post()
+    pool.close()
+    with pytest.raises(paceline.Closed):
+        port.wait()
+
+
+def test_what_outlives_a_dropped_pool_says_that_it_is_closed(backend: str) -> None:
+    def drop() -> tuple:
+        pool = Pool([Ledger], backend=backend)
+        port = pool.port("add_row", *ONE)
+        return pool.post("get"), port, pool._crew
+
+    handle, port, crew = drop()
+    gc.collect()
+    with pytest.raises(paceline.Closed):
+        handle.wait()
+    with pytest.raises(paceline.Closed):
+        port.post()
+    assert crew.events == []
+
+
+def test_a_ports_deadline_is_not_that_of_the_call_before_it(killable: str) -> None:
+    with Pool([Ledger] * 2, backend=killable) as pool:
+        port = pool.port("add_row", *ONE, members=[1], deadline=0.2)
+        handle = pool.post("times_later", {0: (3.0, 0.6)}, deadline=20)
+        port.post()
+        assert handle.wait() == {0: 3.0}
+        assert port.wait() == [1]
+        assert pool.events == []
+
+
+def test_a_calls_deadline_is_not_that_of_the_rows_before_it() -> None:
+    with Pool([partial(SlowRows, 0.6), Ledger], backend="process") as pool:
+        port = pool.port("add_row", *ONE, members=[0], deadline=20)
+        port.post()
+        assert pool.call("times", {1: (3.0,)}, deadline=0.2) == {1: 3.0}
+        assert port.wait() == [0]
+        assert pool.events == []
+
+
+def test_deadlines_and_timeouts_may_be_as_long_as_anybody_likes() -> None:
+    with Pool([Ledger] * 2, backend="process", deadline=1e9) as pool:
+        handle = pool.post("times_later", dict.fromkeys(range(2), (3.0, 0.05)))
+        assert handle.ready(2, timeout=1e9) == [0, 1]
+
+
+def test_too_few_keys_for_a_map(backend: str) -> None:
+    with Pool([Ledger], backend=backend) as pool:
+        with pytest.raises(paceline.BadInput, match="5 items need as many keys; got 2"):
+            pool.map(abs, range(5), keys=[1, 2])
+        with pytest.raises(paceline.BadInput, match="item 2 has no key"):
+            pool.map(abs, iter(range(5)), keys=iter([1, 2]))
+        assert pool.map(abs, range(2), keys=[1, 2, 3]) == [0, 1]
+
+
+def test_half_a_line_is_kept_for_the_last_words_and_shown_once_it_is_whole(capfd: pytest.CaptureFixture) -> None:
+    with Pool([Talker], backend="process", restarts=1) as pool:
+        pool.call("halves")
+        pool.call("bars", {0: (3000,)})
+        with pytest.raises(paceline.WorkerLost, match="farewell"):
+            pool.call("last_words")
+    lines = capfd.readouterr().err.split("\n")
+    assert [line.partition("] ")[2] for line in lines if "one two" in line] == ["one two three four"]
+    [bar] = [line for line in lines if "done" in line]
+    assert bar.endswith("2999 done")
+    assert len(bar) < 1 << 17
+    assert sum("farewell" in line for line in lines) == 1
+
+
+def test_workers_of_a_forked_child_are_heard() -> None:
+    with Pool([Talker], backend="process") as pool:
+        pool.call("say", {0: (100,)})
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                with Pool([Talker], backend="process", deadline=10, restarts=1) as own:
+                    code = 0 if own.call("say", {0: (2000,)}) == {0: 2000} else 2
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
