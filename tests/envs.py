@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import gymnasium
@@ -31,6 +32,7 @@ class Sampler(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.steps += 1
         luck = self.np_random.random(3)
+        self.mood = zlib.crc32(repr(action).encode()) % 1000 + self.mood / 2  # all that it was ever told matters
         return self._look(), float(luck[0]) * self.mood, bool(luck[1] < 0.1), bool(luck[2] < 0.1), self._info(luck)
 
     def render(self) -> Any:

@@ -18,7 +18,7 @@ from gymnasium.wrappers.vector import NormalizeObservation, RecordEpisodeStatist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline import BadInput
+from paceline import HERE, BadInput
 from paceline.vector import make_vec
 
 PLANS: dict[str, Any] = {"inline": 0, "thread": "thread", "process": 2}
@@ -127,6 +127,17 @@ def test_any_spaces_modes_seeds_and_kills_are_the_same(
 
     with ours.pool:
         compare(ours, theirs, 20, seed, disturb)
+
+
+def test_it_may_move_at_any_time() -> None:
+    ours, theirs = both([lambda: gymnasium.make("CartPole-v1")] * 3, AutoresetMode.NEXT_STEP, 2)
+
+    def disturb(turn: int) -> None:
+        if turn % 25 == 24:
+            ours.pool.move({turn // 25 % 3: (HERE, 0, 1)[turn % 3]})
+
+    with ours.pool:
+        compare(ours, theirs, 110, 7, disturb)
 
 
 def test_spaces_and_metadata_are_those_of_gymnasium(plan: Any) -> None:

@@ -42,10 +42,10 @@ class Rules:
 
 
 class Rows:
-    """The rows of one env, in the forms that are quickest to use; a port gives the same ones at every step."""
+    """The rows that one env writes, in the forms that are quickest to write; they are the same at every step."""
 
     def __init__(self, rows: Sequence[Array], actions: int) -> None:
-        self.actions, self.seen, self.tail = rows[:actions], rows[actions:-1], rows[-1]
+        self.seen, self.tail = rows[actions:-1], rows[-1]
         self.cells = self.tail[HEAD:]
         self._numbers: Any = self.tail.data
         self._whole: Any = self.tail.view(np.int64).data
@@ -150,7 +150,7 @@ class Instance:
         if self._over:
             return self._write(mine, *self._after_the_end())
         self._step += 1
-        observation, reward, ended, cut, info = self._env.step(self._read(mine.actions))
+        observation, reward, ended, cut, info = self._env.step(self._read(rows))
         if ended or cut or info:
             return self._write(mine, *self._judged(observation, reward, ended, cut, info))
         self._writer.write(mine.seen, observation, self._step)
@@ -163,7 +163,7 @@ class Instance:
         self._writer.write(mine.seen, observation, self._step)
         mine.put(reward, ended, cut)
         number = self._infos.write(infos[0], mine.cells) if len(infos) == 1 else SENT
-        if number != mine.schema:
+        if number != mine.schema or number == SENT:
             mine.set_schema(number, len(infos[0]) if number > 0 else 0)
         told = infos if number == SENT else None
         if self._rules.reseed and self._step == 0:
@@ -211,6 +211,15 @@ class Instance:
         """Calls a method of the env, or gives an attribute."""
         found = self._env.get_wrapper_attr(name)
         return found(*args, **kwargs) if callable(found) else found
+
+    def is_wrapped(self, wrapper: type) -> bool:
+        """Whether the env wears this wrapper."""
+        layer = self._env
+        while layer is not None:
+            if isinstance(layer, wrapper):
+                return True
+            layer = getattr(layer, "env", None)
+        return False
 
     def put(self, name: str, value: Any) -> None:
         """Sets an attribute of the env."""

@@ -64,13 +64,13 @@ def assembled(space: spaces.Space[Any], arrays: Mapping[Path, Any], path: Path =
 
 
 def reader(space: spaces.Space[Any], found: Sequence[Leaf]) -> Callable[[Sequence[Array]], Any]:
-    """How an env gets its action out of its rows: numbers as NumPy's own, arrays as copies."""
+    """How an env gets its action out of the first of its rows: numbers as NumPy's own, arrays as copies."""
     if len(found) == 1 and not found[0].path:
         return (lambda rows: rows[0][()]) if found[0].shape == () else (lambda rows: rows[0].copy())
     paths = [leaf.path for leaf in found]
 
     def read(rows: Sequence[Array]) -> Any:
-        values = [row[()] if row.ndim == 0 else row.copy() for row in rows]
+        values = [row[()] if row.ndim == 0 else row.copy() for row in rows[: len(paths)]]
         return assembled(space, dict(zip(paths, values, strict=True)))
 
     return read
