@@ -99,5 +99,5 @@ def _told(infos: dict[str, Any], env: int, ended: bool, cut: bool) -> dict[str, 
     info = info_of(infos, env)
     final, last = info.pop("final_obs", None), info.pop("final_info", None)
     if not (ended or cut):
-        return info
+        return {**info, "TimeLimit.truncated": False}
     return {**(last or {}), "terminal_observation": final, "TimeLimit.truncated": cut and not ended}

@@ -265,6 +265,12 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         """Ends every env and every worker."""
         self.pool.close()
 
+    def __enter__(self) -> PaceVectorEnv:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     @property
     def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
         """The seed of every env's own generator."""
