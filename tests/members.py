@@ -390,7 +390,9 @@ class LateSaved:
 
 
 class Interrupted:
-    """Draws from a process-wide generator for the first time when Ctrl-C comes."""
+    """Draws from a process-wide generator for the first time when Ctrl-C comes, once."""
+
+    knocked = False
 
     def step(self, late: bool, mark: str) -> float:
         if not late:
@@ -403,7 +405,8 @@ class Interrupted:
 
     def step_row(self, late: np.ndarray, out: np.ndarray) -> None:
         out[...] = random.random() if late else 1.0
-        if int(late) == 2:
+        if int(late) == 2 and not Interrupted.knocked:
+            Interrupted.knocked = True
             signal.raise_signal(signal.SIGINT)
 
 
@@ -429,6 +432,9 @@ class DrawingRestored(LateSaved):
     def restore(self, steps: int) -> None:
         random.random()
         super().restore(steps)
+
+    def draw(self) -> float:
+        return random.random()
 
 
 class SlowRows(Ledger):

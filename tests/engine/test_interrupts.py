@@ -29,6 +29,7 @@ def test_ctrl_c_in_a_call_that_draws_late_is_not_swallowed(tmp_path: Path) -> No
 
 
 def test_ctrl_c_in_rows_that_draw_late_is_not_swallowed() -> None:
+    Interrupted.knocked = False
     with Pool([Interrupted] * 2, seed=2) as pool, Pool([Interrupted] * 2, seed=2) as plain:
         said = []
         for home in (plain, pool):

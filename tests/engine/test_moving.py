@@ -31,6 +31,7 @@ def test_ctrl_c_ends_a_move_and_the_pool_goes_on(when: str, tmp_path: Path) -> N
         with pytest.raises(KeyboardInterrupt):
             pool.move([0, 0])
         assert pool.call("get") == {0: 3.0, 1: 4.0}
+        assert pool.workers[0].members == ((0, 1) if when == "build" else (0,))
         port.inputs["a"][:] = 1
         port.post()
         assert port.wait() == [0, 1]

@@ -335,7 +335,7 @@ def test_a_member_that_draws_when_it_is_restored_draws_on_as_before(killable: st
         pool.snapshot()
         if kill:
             os.kill(pool.workers[0].pid, signal.SIGKILL)
-        return [pool.call("step", {0: (True,)}) for _ in range(2)]
+        return [pool.call("draw") for _ in range(2)]
 
     with Pool([DrawingRestored], seed=3) as plain, Pool([DrawingRestored], seed=3, backend=killable) as pool:
         assert job(plain, False) == job(pool, True)

@@ -400,7 +400,8 @@ class Port:
         shared = kind == SHARED and self._crew.shrinks
         if kind != STALE and not shared:
             self._heard[item] = (index, ERROR, payload, checked, base) if kind == SHARED else result
-            self._state_bytes[item] = NEWS  # as its worker does, if it has the port
+            if kind == ERROR:
+                self._state_bytes[item] = NEWS  # as its worker does, if it has the port
             return
         self._state_bytes[item] = IDLE
         if shared:
@@ -472,6 +473,8 @@ class Port:
             return
         outputs, state = answer
         for item in request.items:
+            if state[item] == IDLE:
+                continue  # it is not bound there, and has been answered for
             if state[item] == NEWS and item not in self._heard:
                 continue  # stale: `hear` has had it rebuilt and rung again, so it is not done, even if the worker dies
             self._rows.take(item, outputs)
