@@ -310,14 +310,14 @@ class SavedRows(Rows):
 
 
 class RowsThatRaise(Rows):
-    """Raises when it is shown the seventh step of a world; says a wrong action if it is asked to."""
+    """Raises when it is shown too much; or gives a wrong action in that row."""
 
-    def __init__(self, seat: Any, mission: str = "", wrong: bool = False) -> None:
+    def __init__(self, seat: Any, limit: float = 40.0, wrong: bool = False) -> None:
         super().__init__(seat)
-        self.calls, self.wrong = 0, wrong
+        self.limit, self.wrong = limit, wrong
 
     def act_batch(self, obs: Any, seats: Any, mask: Any, rngs: Any) -> list[Any]:
-        bad = [row for row in np.flatnonzero(mask) if total(obs[row]) > 40.0]
+        bad = [row for row in np.flatnonzero(mask) if total(obs[row]) > self.limit]
         answers = super().act_batch(obs, seats, mask, rngs)
         if bad and not self.wrong:
             raise Stumble("too much", len(bad))
@@ -390,6 +390,14 @@ class Slow(Counter):
         if self.calls % 3 == 0:
             time.sleep(0.03)
         return answer
+
+
+class Sleepy(Counter):
+    """Takes its time over every action: a run of it can be caught in the middle."""
+
+    def act(self, obs: Any) -> Any:
+        time.sleep(0.004)
+        return super().act(obs)
 
 
 class Unrepeatable(Counter):
@@ -493,11 +501,11 @@ def harm(how: str) -> None:
 
 
 class RaisesInOdd(Counter):
-    """Raises in the fifth action of episodes whose first observation says that they are odd."""
+    """Raises in the fifth action of episodes whose second observation says that they are odd."""
 
     def act(self, obs: Any) -> Any:
         answer = super().act(obs)
-        if self.calls == 1:
+        if self.calls == 2:
             self.odd = int(abs(total(obs)) * 1e6) % 2 == 1
         if self.calls == 5 and self.odd:
             raise Stumble("the policy has stumbled", 5)
@@ -505,9 +513,7 @@ class RaisesInOdd(Counter):
 
 
 class CannotBeBuilt:
-    """Fails in its constructor, except the first time in a process: the survey lets it pass."""
-
-    built: set[int] = set()  # noqa: RUF012
+    """Fails in its constructor at the third seat: the survey, which builds the first, lets it pass."""
 
     def __init__(self, seat: Any) -> None:
         if seat.index == 2:

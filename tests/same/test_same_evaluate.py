@@ -76,7 +76,7 @@ def test_the_same_on_ray(reference: Report, ray_cluster: str) -> None:
     assert six("ray", "auto").digest == reference.digest
 
 
-@pytest.mark.parametrize("policy", [Counter, Dice, Rows], ids=lambda policy: policy.__name__)
+@pytest.mark.parametrize("policy", [Dice, Rows], ids=lambda policy: policy.__name__)
 def test_the_same_for_any_policy_on_ray(policy: type, ray_cluster: str) -> None:
     assert small(policy, "ray").digest == small(policy).digest
 
@@ -136,7 +136,8 @@ class Assassin:
 
     def __call__(self, episode: Episode, done: int, total: int) -> None:
         if not self.killed:
-            servers = [child for child in psutil.Process().children() if "paceline" in " ".join(child.cmdline())]
+            mine = psutil.Process().children()
+            servers = [child for child in mine if "paceline.engine.forkserver" in " ".join(child.cmdline())]
             worker = next(worker for server in servers for worker in server.children())
             worker.send_signal(signal.SIGKILL)
             self.killed.append(worker.pid)
