@@ -427,6 +427,7 @@ class Harms(Counter):
         at: In which of its actions.
         agent: Only at this agent's seat; empty: at every one.
         once: A file: if it exists, nothing happens; it is made before the harm is done.
+        until: A file: as soon as it exists, nothing happens any more.
         only: Only in this mission; empty: in all.
         spare: A process that must not be harmed: the one that compares.
     """
@@ -438,11 +439,12 @@ class Harms(Counter):
         at: int = 4,
         agent: str = "",
         once: str = "",
+        until: str = "",
         only: str = "",
         spare: int = 0,
     ) -> None:
         super().__init__(seat)
-        self.how, self.at, self.once, self.spare = how, at, once, spare
+        self.how, self.at, self.once, self.until, self.spare = how, at, once, until, spare
         self.armed = agent in ("", seat.agent) and only in ("", seat.mission)
 
     def act(self, obs: Any) -> Any:
@@ -452,6 +454,8 @@ class Harms(Counter):
         return answer
 
     def _first(self) -> bool:
+        if self.until and Path(self.until).exists():
+            return False
         if not self.once:
             return True
         try:

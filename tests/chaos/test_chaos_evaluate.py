@@ -19,7 +19,7 @@ from players import Breaks, Counter, Harms, Liar, Meeting, RaisesInOdd, RowsThat
 import paceline
 from paceline.evaluate import Report, evaluate
 from paceline.team import Player
-from paceline.types import Failure, Mission
+from paceline.types import Episode, Failure, Mission
 
 SOURCE = str(Path(paceline.__file__).parents[1])
 TESTS = str(Path(__file__).parents[1])
@@ -162,9 +162,16 @@ def test_max_failures_ends_with_so_many() -> None:
 
 
 def test_retry_plays_a_failed_episode_again_and_then_lets_it_be(tmp_path: Path, undisturbed: Report) -> None:
-    once = both(harms("raise", once=str(tmp_path / "once")), plan=0, agents="off", on_error="retry")
+    mended = tmp_path / "mended"
+    player = harms("raise", until=str(mended))
+
+    def mend(_: Episode, done: int, total: int) -> None:
+        if done == total:
+            mended.touch()
+
+    once = both(player, plan=0, agents="off", on_error="retry", watcher=mend)
     assert once.failures == []
-    assert [episode.tries for episode in once.episodes] == [2, 1, 1, 1]
+    assert [episode.tries for episode in once.episodes] == [2, 2, 1, 1]
     assert once.digest == undisturbed.digest
     always = both(harms("raise"), plan=0, agents="off", on_error="retry")
     assert [(episode.tries, episode.failure is None) for episode in always.episodes] == [
@@ -176,9 +183,10 @@ def test_retry_plays_a_failed_episode_again_and_then_lets_it_be(tmp_path: Path, 
 
 
 def test_what_failed_is_tried_again_when_a_run_is_resumed_with_retry(tmp_path: Path, undisturbed: Report) -> None:
-    player = harms("raise", once=str(tmp_path / "once"))
+    player = harms("raise", until=str(tmp_path / "mended"))
     first = both(player, plan=0, agents="off", out=tmp_path / "run")
-    assert [episode.name for episode in first.failures] == ["meeting/0"]
+    assert [episode.name for episode in first.failures] == ["meeting/0", "meeting/1"]
+    (tmp_path / "mended").touch()
     kept = both(player, plan=0, agents="off", out=tmp_path / "run", resume=True)
     assert kept.digest == first.digest
     again = both(player, plan=0, agents="off", out=tmp_path / "run", resume=True, on_error="retry")

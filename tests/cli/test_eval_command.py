@@ -190,7 +190,6 @@ def machina(desk: Path) -> str:
         ("--cogs", "4", "--parallel-policy"),
         ("--episodes", "10", "--jobs", "4"),
         ("--cogs", "4", "--episodes", "10", "--jobs", "4", "--parallel-policy"),
-        ("--parallel-policy=process", "--cogs", "4", "-j", "0"),
     ],
     ids=" ".join,
 )
