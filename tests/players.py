@@ -310,14 +310,14 @@ class SavedRows(Rows):
 
 
 class RowsThatRaise(Rows):
-    """Raises when it is shown the seventh step of a world; says a wrong action if it is asked to."""
+    """Raises when it is shown too much; or gives a wrong action in that row."""
 
-    def __init__(self, seat: Any, mission: str = "", wrong: bool = False) -> None:
+    def __init__(self, seat: Any, limit: float = 40.0, wrong: bool = False) -> None:
         super().__init__(seat)
-        self.calls, self.wrong = 0, wrong
+        self.limit, self.wrong = limit, wrong
 
     def act_batch(self, obs: Any, seats: Any, mask: Any, rngs: Any) -> list[Any]:
-        bad = [row for row in np.flatnonzero(mask) if total(obs[row]) > 40.0]
+        bad = [row for row in np.flatnonzero(mask) if total(obs[row]) > self.limit]
         answers = super().act_batch(obs, seats, mask, rngs)
         if bad and not self.wrong:
             raise Stumble("too much", len(bad))
@@ -358,15 +358,13 @@ class Locked:
             return Counter(seat)
 
 
-def reads_an_open_file(path: Path) -> Callable[[Any], Any]:
+def keeps_a_log(path: Path) -> Callable[[Any], Any]:
     """A factory that cannot travel: it is a closure over an open file."""
-    file = path.open()
+    file = path.open("w")
 
     def make(seat: Any) -> Any:
-        file.seek(0)
-        policy = Counter(seat)
-        policy.sum = float(len(file.read()))
-        return policy
+        print(seat.agent, file=file, flush=True)
+        return Counter(seat)
 
     make.file = file  # type: ignore[attr-defined]
     return make
@@ -390,6 +388,14 @@ class Slow(Counter):
         if self.calls % 3 == 0:
             time.sleep(0.03)
         return answer
+
+
+class Sleepy(Counter):
+    """Takes its time over every action: a run of it can be caught in the middle."""
+
+    def act(self, obs: Any) -> Any:
+        time.sleep(0.004)
+        return super().act(obs)
 
 
 class Unrepeatable(Counter):
@@ -421,6 +427,7 @@ class Harms(Counter):
         at: In which of its actions.
         agent: Only at this agent's seat; empty: at every one.
         once: A file: if it exists, nothing happens; it is made before the harm is done.
+        until: A file: as soon as it exists, nothing happens any more.
         only: Only in this mission; empty: in all.
         spare: A process that must not be harmed: the one that compares.
     """
@@ -432,11 +439,12 @@ class Harms(Counter):
         at: int = 4,
         agent: str = "",
         once: str = "",
+        until: str = "",
         only: str = "",
         spare: int = 0,
     ) -> None:
         super().__init__(seat)
-        self.how, self.at, self.once, self.spare = how, at, once, spare
+        self.how, self.at, self.once, self.until, self.spare = how, at, once, until, spare
         self.armed = agent in ("", seat.agent) and only in ("", seat.mission)
 
     def act(self, obs: Any) -> Any:
@@ -446,6 +454,8 @@ class Harms(Counter):
         return answer
 
     def _first(self) -> bool:
+        if self.until and Path(self.until).exists():
+            return False
         if not self.once:
             return True
         try:
@@ -493,11 +503,11 @@ def harm(how: str) -> None:
 
 
 class RaisesInOdd(Counter):
-    """Raises in the fifth action of episodes whose first observation says that they are odd."""
+    """Raises in the fifth action of episodes whose second observation says that they are odd."""
 
     def act(self, obs: Any) -> Any:
         answer = super().act(obs)
-        if self.calls == 1:
+        if self.calls == 2:
             self.odd = int(abs(total(obs)) * 1e6) % 2 == 1
         if self.calls == 5 and self.odd:
             raise Stumble("the policy has stumbled", 5)
@@ -505,9 +515,7 @@ class RaisesInOdd(Counter):
 
 
 class CannotBeBuilt:
-    """Fails in its constructor, except the first time in a process: the survey lets it pass."""
-
-    built: set[int] = set()  # noqa: RUF012
+    """Fails in its constructor at the third seat: the survey, which builds the first, lets it pass."""
 
     def __init__(self, seat: Any) -> None:
         if seat.index == 2:

@@ -20,20 +20,21 @@ ENGINE = DATA | {"engine"}
 LOOP = ENGINE | {"rollout", "team"}
 JOBS = frozenset({"evaluate", "vector", "collect", "groups", "train"})
 PIECES = frozenset({"learning", "worlds", "policies", "adapters", "report"})
-ALL = LOOP | JOBS | PIECES | {"doctor", "testing"}
+ALL = LOOP | JOBS | PIECES | {"catalog", "doctor", "testing"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     **dict.fromkeys(DATA, frozenset()),
     "engine": frozenset({"errors", "seeds"}),
     "rollout": ENGINE,
     "team": ENGINE,
-    **dict.fromkeys(JOBS, LOOP),
+    **dict.fromkeys(JOBS, LOOP | {"catalog"}),
     "learning": DATA,
     "worlds": DATA,
     "policies": DATA,
-    "adapters": ALL - {"doctor", "testing", "report"},
+    "adapters": ALL - {"catalog", "doctor", "testing", "report"},
+    "catalog": LOOP | {"worlds", "policies", "adapters"},
     "report": ENGINE | JOBS,
-    "doctor": ENGINE | {"testing"},
+    "doctor": ENGINE | {"catalog", "testing"},
     "testing": ENGINE,
     "__init__": ALL,
     "cli": ALL | {"__init__"},
@@ -174,6 +175,11 @@ def test_no_job_imports_another() -> None:
         ("evaluate", "from paceline import collect"),
         ("evaluate", "from paceline.cli import main"),
         ("train", "import torch.nn"),
+        ("catalog.missions", "from paceline.evaluate import evaluate"),
+        ("catalog.policies", "import torch"),
+        ("team", "from paceline.catalog import find_policies"),
+        ("worlds", "from paceline.catalog import find_missions"),
+        ("adapters.sb3", "from paceline.catalog import find_policies"),
         ("learning.dqn", "from paceline.engine.pool import Pool"),
         ("doctor", "from paceline.evaluate import evaluate"),
         ("testing", "from paceline.cli.app import app"),
@@ -192,6 +198,9 @@ def test_a_wrong_arrow_is_found(module: str, source: str) -> None:
         ("engine.pool", "from .host import Host\nfrom ..errors import Closed\nimport paceline.engine.trace"),
         ("engine.worker", "def f():\n    if 'torch' in sys.modules:\n        import torch"),
         ("evaluate", "from paceline.rollout import play\nfrom paceline.engine.pool import Pool"),
+        ("evaluate.driver", "from paceline.catalog import find_missions"),
+        ("catalog.policies", "from paceline.adapters.sb3 import Model\nfrom paceline.team import Player"),
+        ("doctor.target", "from paceline.catalog.loading import load"),
         ("team", "import torch"),
         ("learning.dqn", "from torch import nn\nfrom .networks import Net"),
         (

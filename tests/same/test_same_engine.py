@@ -99,6 +99,9 @@ class Waiter:
         time.sleep(0.004)
         return self.late.step(move)
 
+    def step_row(self, move: np.ndarray, total: np.ndarray) -> None:
+        total[...] = self.step(float(move))
+
 
 def test_auto_moves_drawers_from_threads_to_processes() -> None:
     def run(backend: str) -> tuple[str, list[str], set[str]]:
@@ -110,6 +113,27 @@ def test_auto_moves_drawers_from_threads_to_processes() -> None:
     assert digest == run("inline")[0]
     assert "unshared" in events
     assert places == {"process"}
+
+
+def test_auto_moves_drawers_from_threads_to_processes_through_a_port() -> None:
+    """Some have answered when others draw: what they have answered stands, and the others are asked again there."""
+
+    def run(backend: str) -> tuple[list[float], list[str], set[str]]:
+        afters = (14, 16, 99, 14, 16, 99)
+        with Pool([partial(Waiter, after) for after in afters], backend=backend, workers=None, seed=3) as pool:
+            port = pool.port("step_row", {"move": ((), "<f8")}, {"total": ((), "<f8")})
+            said: list[float] = []
+            for turn in range(20):
+                port.inputs["move"][...] = float(turn)
+                port.post()
+                port.wait()
+                said += port.outputs["total"].tolist()
+            return said, [event.kind for event in pool.events], {worker.backend for worker in pool.workers}
+
+    said, events, places = run("auto")
+    assert said == run("inline")[0]
+    assert "unshared" in events
+    assert places <= {"process", "inline"}
 
 
 def test_members_that_are_not_deterministic_are_told_not_asked(killable: str) -> None:

@@ -110,7 +110,8 @@ def _agents_option(mission: Mission) -> str:
     """What the mission calls the number of its agents."""
     make: Any = mission.make
     if isinstance(make, partial) and make.func is make_pettingzoo:
-        make = _maker(make.args[0])
+        # Its parallel form takes any keyword; the class behind it says which there are.
+        make = getattr(importlib.import_module(make.args[0]), "raw_env", None) or _maker(make.args[0])
     parameters = inspect.signature(make).parameters
     known = [name for name in _FOR_AGENTS if name in parameters or name in mission.options]
     if known:

@@ -16,6 +16,7 @@ import numpy as np
 
 from paceline.catalog import find_missions, find_policies
 from paceline.engine import Plan, Pool, Trace
+from paceline.engine.backend import find as find_backend
 from paceline.errors import BadInput
 from paceline.evaluate.cohorts import play_in_cohorts
 from paceline.evaluate.playing import Note, play_episode, survey
@@ -134,6 +135,8 @@ class Evaluation:
             check_deadline(name, run.setting.call_deadline)
             if find_mode(name).cohorts and care.episode_deadline is not None:
                 raise BadInput("episodes that are stepped together cannot have deadlines of their own")
+        if plan.backend != "auto":
+            find_backend(plan.backend)
         if plan.backend in ("inline", "thread") and care.episode_deadline is not None:
             raise BadInput(
                 f"a deadline for episodes cannot be kept where plan={plan.backend!r}: only a worker in a process of "

@@ -1,0 +1,203 @@
+"""`evaluate()`: what is asked, what is kept, what is reported, and how two reports are compared."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from players import Counter, Meeting, NoSeat, Says
+
+import paceline
+from paceline.evaluate import Report, compare, evaluate
+from paceline.evaluate.store import read_episodes, read_report
+from paceline.team import Player
+from paceline.types import Episode, Failure, Mission
+
+MEETING = Mission("meeting", Meeting, {"length": 4})
+OTHER = Mission("other", Meeting, {"length": 3, "agents": 2})
+
+
+def says(what: int) -> Player:
+    return Player("says", partial(Says, what=what))
+
+
+def played(policy: Any = Counter, **options: Any) -> Report:
+    return evaluate([MEETING, OTHER], policy, **{"episodes": 3, "plan": 0, **options})
+
+
+# -- what is asked -------------------------------------------------------------------------------------------
+
+
+def test_seeds_go_up_from_episode_to_episode() -> None:
+    assert [(episode.name, episode.seed) for episode in played(seed=7).episodes] == [
+        ("meeting/0", 7),
+        ("meeting/1", 8),
+        ("meeting/2", 9),
+        ("other/0", 7),
+        ("other/1", 8),
+        ("other/2", 9),
+    ]
+
+
+def test_an_episode_does_not_depend_on_what_else_is_played() -> None:
+    everything = {episode.name: episode.digest for episode in played().episodes}
+    alone = evaluate(OTHER, Counter, episodes=1, plan=0)
+    assert alone.episodes[0].digest == everything["other/0"]
+
+
+@pytest.mark.parametrize(
+    ("missions", "policies", "options", "complaint"),
+    [
+        ([], Counter, {}, "there is no mission to evaluate"),
+        (MEETING, [], {"episodes": 0}, "episodes=0"),
+        ([MEETING, MEETING], Counter, {}, "more than one mission is called meeting"),
+        (MEETING, [Counter, Counter], {}, "more than one policy is called Counter"),
+        (MEETING, Counter, {"plan": -1}, "plan=-1 makes no sense"),
+        (MEETING, Counter, {"plan": "nowhere"}, "no backend is called 'nowhere'"),
+        (MEETING, Counter, {"lanes": 0}, "lanes=0"),
+        (MEETING, Counter, {"seed": -3}, "seed=-3"),
+        (MEETING, Counter, {"on_error": "ignore"}, "on_error='ignore'"),
+        (MEETING, Counter, {"episode_deadline": -1.0}, r"episode_deadline=-1\.0 makes no sense"),
+        (Mission("dict", dict), Counter, {}, "mission 'dict' made a dict"),
+        (Mission("broken", Meeting, {"nothing": 1}), Counter, {}, "mission 'broken' cannot be built: TypeError"),
+        (Mission("nobody", Meeting, {"agents": 0}), Counter, {}, "has no seats: nobody can play it"),
+    ],
+)
+def test_what_makes_no_sense_is_told_before_anything_is_played(
+    missions: Any, policies: Any, options: dict[str, Any], complaint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(paceline.BadInput, match=complaint):
+        evaluate(missions, policies, out=tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+# -- what is told and kept -----------------------------------------------------------------------------------
+
+
+def test_a_watcher_is_told_of_every_episode() -> None:
+    seen: list[tuple[str, int, int]] = []
+    played(plan=2, watcher=lambda episode, done, total: seen.append((episode.name, done, total)))
+    assert [done for _, done, _ in seen] == [1, 2, 3, 4, 5, 6]
+    assert {total for _, _, total in seen} == {6}
+    assert len({name for name, _, _ in seen}) == 6
+
+
+def test_results_are_on_disk_and_read_back(tmp_path: Path) -> None:
+    report = played(out=tmp_path, about={"why": "a test"})
+    assert json.loads((tmp_path / "plan.json").read_text())["why"] == "a test"
+    assert read_report(tmp_path).digest == report.digest
+    assert list(read_episodes(tmp_path).values()) == report.episodes
+    assert json.loads((tmp_path / "report.json").read_text()) == json.loads(json.dumps(report.as_dict()))
+
+
+def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    whole = played(out=tmp_path)
+    lines = (tmp_path / "episodes.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "episodes.jsonl").write_text("".join(lines[:2]) + lines[2][:30])
+    seen: list[str] = []
+    again = played(out=tmp_path, resume=True, watcher=lambda episode, *_: seen.append(episode.name))
+    assert again.digest == whole.digest
+    assert seen == ["meeting/2", "other/0", "other/1", "other/2"]
+
+
+def test_another_run_is_not_continued(tmp_path: Path) -> None:
+    played(out=tmp_path)
+    with pytest.raises(paceline.BadInput, match="holds the results of a run; continue it with resume"):
+        played(out=tmp_path)
+    with pytest.raises(paceline.BadInput, match="holds another run: there seed is 0, and here 1"):
+        played(out=tmp_path, resume=True, seed=1)
+    (tmp_path / "episodes.jsonl").write_text("no json\n")
+    with pytest.raises(paceline.BadInput, match=r"line 1 is damaged .*remove that line"):
+        played(out=tmp_path, resume=True)
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(paceline.BadInput, match=r"the results cannot be kept in .*give another directory"):
+        played(out=tmp_path / "file")
+
+
+def test_verify_plays_some_again() -> None:
+    report = played(plan=2, verify=4)
+    assert len(report.verified) == 4
+    assert set(report.verified.values()) == {True}
+    assert played(verify=100).verified.keys() == {episode.name for episode in report.episodes}
+
+
+# -- reports -------------------------------------------------------------------------------------------------
+
+
+def test_scores_are_per_seat_and_per_mission() -> None:
+    report = played([says(1), Player("none", NoSeat)], seed=2)
+    for score in report.scores():
+        mine = [e for e in report.episodes if score.mission in (e.mission, "*") and score.policy in e.seats.values()]
+        rewards = []
+        for episode in mine:
+            own = [episode.rewards[agent] for agent, policy in episode.seats.items() if policy == score.policy]
+            rewards.append(math.fsum(own) / len(own))
+        assert score.reward.count == len(mine)
+        assert score.reward.mean == pytest.approx(math.fsum(rewards) / len(rewards))
+        assert score.steps == pytest.approx(sum(episode.steps for episode in mine) / len(mine))
+        if score.mission != "*":  # there, missions with more seats weigh more
+            assert score.stats["turns"] == pytest.approx(score.steps)
+    assert [score.mission for score in report.scores()] == ["meeting", "meeting", "other", "other", "*", "*"]
+
+
+def test_numbers_that_json_does_not_know_are_null() -> None:
+    report = Report(
+        {"missions": [{"name": "m"}], "policies": [{"name": "p"}], "seed": 0, "lanes": 8, "device": "cpu"},
+        [Episode("m", 0, 0, seats={"a": "p"}, rewards={"a": math.nan}, stats={"a": {"x": math.inf}})],
+        1,
+    )
+    assert json.loads(json.dumps(report.as_dict(), allow_nan=False))["episodes"][0]["rewards"] == {"a": None}
+
+
+def test_a_reports_digest_is_of_what_was_played() -> None:
+    first, second = played(), played()
+    second.seconds, second.plan, second.notes, second.out = 99.0, {}, ["a note"], "elsewhere"
+    second.episodes[0].seconds = 99.0
+    assert second.digest == first.digest
+    second.episodes[0].digest = "0" * 64
+    assert second.digest != first.digest
+
+
+# -- comparisons ---------------------------------------------------------------------------------------------
+
+
+def made(rewards: list[float | None], seed: int = 0) -> Report:
+    """A report of one mission; None is an episode that failed."""
+    episodes = [
+        Episode(
+            "m",
+            index,
+            seed + index,
+            seats={"a": "p"},
+            rewards={"a": 0.0 if reward is None else reward},
+            failure=Failure("Error", "no") if reward is None else None,
+        )
+        for index, reward in enumerate(rewards)
+    ]
+    identity = {"missions": [{"name": "m"}], "policies": [{"name": "p"}], "seed": seed, "lanes": 8, "device": "cpu"}
+    return Report({**identity, "episodes": len(rewards)}, episodes, len(rewards))
+
+
+def test_two_reports_are_compared_on_the_same_seeds() -> None:
+    (found,) = compare(made([1.0, 2.0, None, 4.0]), made([2.0, 2.0, 9.0, 5.0]))
+    assert (found.difference.count, found.wins, found.ties) == (3, 2, 1)  # the failed episode is in no mean
+    assert found.difference.mean == pytest.approx(2 / 3)
+    assert found.win_rate == pytest.approx(5 / 6)
+    assert not found.clear
+    (other,) = compare(made([1.0, 2.0, 3.0], seed=0), made([10.0, 11.0, 12.0], seed=1))
+    assert other.difference.count == 2
+    assert compare(made([1.0, 1.1, 0.9]), made([5.0, 5.2, 4.9]))[0].clear
+
+
+def test_reports_without_a_seed_in_common_cannot_be_compared() -> None:
+    with pytest.raises(paceline.BadInput, match="no episode in common"):
+        compare(made([1.0, 2.0]), made([1.0], seed=50))
+    with pytest.raises(paceline.BadInput, match="A has no policy 'q'; it has p"):
+        compare(made([1.0]), made([1.0]), policy_a="q")

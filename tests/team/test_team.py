@@ -1,0 +1,355 @@
+"""The policies of an episode: who sits where, how they are built, what they may answer, where they live."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as some
+from players import (
+    CannotBeBuilt,
+    Counter,
+    Locked,
+    Meeting,
+    NoSeat,
+    Rows,
+    Says,
+    Slow,
+    Squad,
+    Unrepeatable,
+    first_or_second,
+    keeps_a_log,
+    makes_rows,
+)
+
+import paceline
+from paceline.evaluate import Report, evaluate
+from paceline.team import MODES, Player, Setting, Team, assign, counts
+from paceline.team.minds import Chair, Recipe
+from paceline.team.team import _batches, recipes
+from paceline.types import Failure, Mission, Seat
+
+FOUR = Seat("agent_0", 0, spaces.Box(-1, 1, (2,)), spaces.Discrete(4), "mission")
+MEETING = Mission("meeting", Meeting, {"length": 6})
+DICT = spaces.Dict({"view": spaces.Box(-np.inf, np.inf, (2, 2), np.float32), "mode": spaces.Discrete(3)})
+TUPLE = spaces.Tuple((spaces.Discrete(4), spaces.Box(-np.inf, np.inf, (2,), np.float64)))
+
+
+def played(policy: Any, mission: Mission = MEETING, agents: str = "off", **options: Any) -> Report:
+    return evaluate(mission, policy, plan=0, agents=agents, **{"episodes": 1, **options})
+
+
+def failure(report: Report) -> Failure:
+    found = report.episodes[0].failure
+    assert found is not None
+    return found
+
+
+# -- who sits where ------------------------------------------------------------------------------------------
+
+shares = some.lists(some.integers(0, 7), min_size=1, max_size=6).filter(any)
+
+
+def players_with(given_shares: list[int]) -> list[Player]:
+    return [Player(f"player {number}", NoSeat, share) for number, share in enumerate(given_shares)]
+
+
+@given(shares, some.integers(1, 200))
+def test_seats_are_shared_out_by_proportion(given_shares: list[int], seats: int) -> None:
+    found = counts(players_with(given_shares), seats)
+    assert sum(found) == seats
+    for share, count in zip(given_shares, found, strict=True):
+        assert abs(count - share * seats / sum(given_shares)) < 1
+        assert share or not count
+
+
+@given(shares, some.integers(1, 70), some.integers(0, 2**40), some.integers(0, 99))
+def test_an_assignment_follows_from_identity(given_shares: list[int], seats: int, seed: int, index: int) -> None:
+    players = players_with(given_shares)
+    found = assign(players, seats, seed, "mission", index)
+    assert [found.count(number) for number in range(len(players))] == counts(players, seats)
+    assert assign(players, seats, seed, "mission", index) == found
+
+
+def test_seats_are_shuffled_from_episode_to_episode() -> None:
+    report = evaluate(
+        Mission("meeting", Meeting, {"agents": 8, "length": 1}),
+        [Player("a", Counter, 3), Player("b", NoSeat)],
+        episodes=12,
+        plan=0,
+    )
+    seatings = [tuple(episode.seats.values()) for episode in report.episodes]
+    assert {tuple(sorted(Tally(seating).items())) for seating in seatings} == {(("a", 6), ("b", 2))}
+    assert len(set(seatings)) > 6
+
+
+def test_shares_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(paceline.BadInput, match="not all 0"):
+        played([Player("nobody", NoSeat, 0)])
+
+
+# -- rows of batches -----------------------------------------------------------------------------------------
+
+
+def chairs(mission: str, index: int, agents: int) -> list[Chair]:
+    player = Player("rows", Rows)
+    return [Chair((index, f"agent_{n}"), (mission, index), FOUR, player) for n in range(agents)]
+
+
+def rows_of(many: list[tuple[list[Chair], list[int]]]) -> Iterator[tuple[Any, int]]:
+    for seats, rows in many:
+        yield from zip((chair.name for chair in seats), rows, strict=True)
+
+
+@given(
+    some.integers(1, 40),
+    some.integers(1, 20),
+    some.sets(some.integers(0, 30), min_size=1, max_size=8),
+)
+def test_a_seats_row_depends_on_nobody_else(lanes: int, agents: int, episodes: set[int]) -> None:
+    alone = {}
+    for index in episodes:
+        alone.update(rows_of(_batches(chairs("mission", index, agents), lanes)))
+    together = _batches([chair for index in sorted(episodes) for chair in chairs("mission", index, agents)], lanes)
+    assert dict(rows_of(together)) == alone
+    assert len(alone) == agents * len(episodes)
+    for _, rows in together:
+        assert len(set(rows)) == len(rows)
+        assert all(0 <= row < lanes for row in rows)
+
+
+def test_who_plays_together() -> None:
+    def kinds(player: Player, episodes: int) -> list[int]:
+        mine = [
+            Chair((index, f"agent_{n}"), ("mission", index), FOUR, player)
+            for index in range(episodes)
+            for n in range(3)
+        ]
+        return [len(recipe.chairs) for recipe in recipes(mine, Setting(lanes=8))]
+
+    assert kinds(Player("counter", Counter), 2) == [1] * 6
+    assert kinds(Player("squad", Squad()), 2) == [3, 3]
+    assert kinds(Player("rows", Rows), 2) == [6]
+    assert kinds(Player("rows", partial(Rows)), 3) == [6, 3]
+
+
+def test_a_minds_key_says_who_it_is_and_not_where() -> None:
+    (alone,) = recipes(chairs("mission", 4, 1)[:1], Setting(lanes=8))
+    assert alone.key == ("mission", 4, "policy", "rows", "agent_0")
+    chair = Chair("x", ("mission", 4), FOUR, Player("counter", Counter))
+    assert Recipe((chair,), (), 0, 8, None).key == ("mission", 4, "agent_0")
+
+
+# -- how policies are built ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("agents", MODES)
+@pytest.mark.parametrize("policy", [first_or_second, NoSeat], ids=["a function", "a class without parameters"])
+def test_functions_and_factories_without_parameters(policy: Any, agents: str) -> None:
+    report = played(policy, agents=agents)
+    assert report.failures == []
+    assert report.digest == played(policy).digest
+
+
+def test_a_lambda_is_a_policy() -> None:
+    report = played(Player("one", lambda obs: 1))
+    assert report.failures == []
+    assert report.digest == played(Player("one", partial(Says, what=1))).digest
+
+
+def test_what_is_no_policy_is_refused() -> None:
+    with pytest.raises(paceline.BadInput, match="it has no act"):
+        played(Player("number", lambda: 3))
+    with pytest.raises(paceline.BadInput, match="is no policy"):
+        played([3])
+
+
+def test_a_factory_that_hides_its_batches_is_told_so() -> None:
+    with pytest.raises(paceline.BadInput, match=r"give the class Rows itself, or set act_batch = True"):
+        played(makes_rows)
+
+
+@pytest.mark.parametrize("agents", ["off", "process", "thread"])
+def test_a_policy_that_cannot_be_built_is_the_failure_of_its_seat(agents: str) -> None:
+    found = failure(played(CannotBeBuilt, agents=agents))
+    assert (found.kind, found.agent, found.step) == ("Stumble", "agent_2", 0)
+    assert found.message == "no constructor for seat #2"
+
+
+def test_a_policy_that_cannot_be_sent_stays_here_and_the_report_says_so(tmp_path: Path) -> None:
+    logging = keeps_a_log(tmp_path / "log")
+    for factory, culprit in ((Locked(), "lock"), (logging, "TextIOWrapper")):
+        report = played(Player("bound", factory), agents="process", episodes=2)
+        assert report.failures == []
+        assert report.digest == played(Player("bound", factory), episodes=2).digest
+        (note,) = report.notes
+        assert culprit in note
+        assert note.endswith("agents='process' is not possible, played here instead")
+    logging.file.close()  # type: ignore[attr-defined]
+    assert "agent_2" in (tmp_path / "log").read_text()
+
+
+def test_under_auto_what_cannot_be_sent_is_played_here() -> None:
+    class Busy(Locked):
+        def __call__(self, seat: Any) -> Any:
+            return partial(self.work, Counter(seat))
+
+        def work(self, counter: Counter, obs: Any) -> Any:
+            sum(range(60_000))
+            return counter.act(obs)
+
+    mission = Mission("meeting", Meeting, {"length": 30})
+    report = evaluate(mission, Player("busy", Busy()), episodes=14)
+    assert report.failures == []
+    assert report.complete
+    assert report.plan["backend"] == "inline"
+
+
+def test_a_policy_without_batches_is_mentioned_where_batches_were_asked_for() -> None:
+    assert played(Counter, agents="batch").notes == [
+        "policy 'Counter' has no act_batch: under agents='batch' it is asked seat by seat"
+    ]
+    assert played(Rows, agents="batch").notes == []
+
+
+def test_players_can_live_in_different_places() -> None:
+    players = [Player("here", Counter), Player("there", Counter, agents="process"), Player("rows", Rows)]
+    mission = Mission("meeting", Meeting, {"agents": 6, "length": 5})
+    plain = [Player("here", Counter), Player("there", Counter), Player("rows", Rows)]
+    assert played(players, mission).digest == played(plain, mission).digest
+
+
+def test_a_mode_that_does_not_exist_is_told_before_anything_is_played() -> None:
+    for policy, agents in ((Counter, "nowhere"), (Player("counter", Counter, agents="nowhere"), "off")):
+        with pytest.raises(paceline.BadInput, match="no mode 'nowhere' for agents; give one of off, thread"):
+            played(policy, agents=agents)
+
+
+# -- observations and actions --------------------------------------------------------------------------------
+
+SPACES = {
+    "discrete": spaces.Discrete(4, start=2),
+    "box": spaces.Box(-1.0, 1.0, (2,), np.float32),
+    "multi-discrete": spaces.MultiDiscrete([3, 4]),
+    "multi-binary": spaces.MultiBinary(3),
+}
+WRONG = {
+    "discrete": [1, 6, 2.0, True, None, "north", np.zeros(2, int), np.array([2.5])],
+    "box": [np.zeros(3, np.float32), 0.5, "north", np.array([1j, 0])],
+    "multi-discrete": [np.array([3, 0]), np.array([0, -1]), np.array([0.0, 1.0]), np.array([0, 0, 0]), 1],
+    "multi-binary": [np.array([0, 1, 2]), np.array([0.5, 0, 0]), np.array([1, 1])],
+}
+RIGHT = {
+    "discrete": [2, 5, np.int32(3), np.array([4]), np.array(5, np.uint8)],
+    "box": [np.zeros(2, np.float32), np.array([0.25, -0.5]), [0.5, 0.5], np.array([1, 0])],
+    "multi-discrete": [np.array([2, 3]), [0, 0], np.array([1, 1], np.int8)],
+    "multi-binary": [np.array([0, 1, 1]), np.array([1, 1, 1], np.int8)],
+}
+
+
+@pytest.mark.parametrize("seen", [None, DICT], ids=["in rows", "in messages"])
+@pytest.mark.parametrize("kind", SPACES)
+def test_an_action_of_another_kind_is_refused(kind: str, seen: Any) -> None:
+    mission = Mission("meeting", Meeting, {"seen": seen, "done": SPACES[kind], "length": 2})
+    for what in WRONG[kind]:
+        found = failure(played(Player("says", partial(Says, what=what)), mission))
+        assert (found.kind, found.agent, found.policy) == ("BadInput", "agent_0", "says")
+        assert f"policy 'says' of agent 'agent_0' answered {what!r}, which is no action of" in found.message
+
+
+@pytest.mark.parametrize("seen", [None, DICT], ids=["in rows", "in messages"])
+@pytest.mark.parametrize("kind", SPACES)
+def test_an_action_of_its_space_is_taken_in_any_dress(kind: str, seen: Any) -> None:
+    mission = Mission("meeting", Meeting, {"seen": seen, "done": SPACES[kind], "length": 2})
+    for what in RIGHT[kind]:
+        assert played(Player("says", partial(Says, what=what)), mission).failures == []
+
+
+def test_a_wrong_action_in_a_batch_is_told_of_its_seat() -> None:
+    class OneWrong(Rows):
+        def act_batch(self, obs: Any, seats: Any, mask: Any, rngs: Any) -> list[Any]:
+            return [9 if seat is not None and seat.agent == "agent_1" else 0 for seat in seats]
+
+    found = failure(played(Player("rows", OneWrong)))
+    assert (found.kind, found.agent) == ("BadInput", "agent_1")
+
+
+@pytest.mark.parametrize("agents", ["off", "process", "thread", "gpu"])
+@pytest.mark.parametrize("seen", [DICT, TUPLE, spaces.Text(5), spaces.MultiBinary(4)], ids=lambda s: type(s).__name__)
+def test_observations_of_every_kind(seen: Any, agents: str) -> None:
+    mission = Mission("meeting", Meeting, {"seen": seen, "length": 5, "leave": {1: 2}})
+    policy = Player("says", Says) if isinstance(seen, spaces.Text) else Counter
+    report = played(policy, mission, agents)
+    assert report.failures == []
+    assert report.digest == played(policy, mission).digest
+
+
+@pytest.mark.parametrize("agents", ["off", "process", "gpu"])
+def test_agents_that_are_not_alike(agents: str) -> None:
+    mission = Mission(
+        "mixed",
+        Meeting,
+        {
+            "agents": 4,
+            "seen": [spaces.Discrete(9), spaces.Box(-np.inf, np.inf, (5,), np.float64), DICT, spaces.Discrete(9)],
+            "done": [spaces.Discrete(2), spaces.Box(-9, 9, (2,), np.float32), spaces.MultiDiscrete([2, 2]), TUPLE],
+        },
+    )
+    report = played(Counter, mission, agents, episodes=2)
+    assert report.failures == []
+    assert report.digest == played(Counter, mission, episodes=2).digest
+
+
+@pytest.mark.parametrize("how", ["shape", "type"])
+def test_an_observation_that_its_space_does_not_declare_is_a_clear_error(how: str) -> None:
+    from players import Liar
+
+    report = evaluate(Mission("liar", Liar, {"how": how}), Counter, episodes=2, plan=0)
+    found = report.episodes[1].failure
+    assert found is not None
+    assert "the environment showed agent 'agent_1' an observation of shape" in found.message
+    assert "correct the space, or the observation" in found.message
+    assert report.episodes[0].failure is None
+
+
+# -- limits --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("agents", ["off", "process", "gpu"])
+@pytest.mark.parametrize("seen", [None, DICT], ids=["in rows", "in messages"])
+def test_late_actions_are_recorded_and_nothing_else_happens(agents: str, seen: Any) -> None:
+    mission = Mission("meeting", Meeting, {"agents": 2, "length": 6, "seen": seen})
+    players = [Player("slow", Slow), Player("counter", Counter)]
+    report = played(players, mission, agents, action_limit=0.02)
+    (episode,) = report.episodes
+    slow = next(agent for agent, policy in episode.seats.items() if policy == "slow")
+    assert episode.late[slow] >= 2  # every third action; a busy machine may add some
+    assert {score.policy: score.late for score in report.scores()}["slow"] == episode.late[slow]
+    assert report.digest == played(players, mission).digest
+
+
+def test_policies_that_are_not_deterministic_are_asked_by_message() -> None:
+    report = played(Unrepeatable, agents="process")
+    assert report.failures == []
+    assert report.episodes[0].steps == 6
+
+
+def test_a_team_closes_its_policies_and_can_be_closed_twice() -> None:
+    closed: list[str] = []
+
+    class Closes(NoSeat):
+        def close(self) -> None:
+            closed.append("closed")
+
+    seats = [FOUR, Seat("agent_1", 1, FOUR.observation_space, FOUR.action_space, "mission")]
+    with Team.seated(seats, [Player("closes", Closes)], [0, 0], Setting(), ("mission", 0)) as team:
+        assert team.act({"agent_0": np.zeros(2, np.float32)}) == {"agent_0": 1}
+    team.close()
+    assert closed == ["closed"] * 2

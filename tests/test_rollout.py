@@ -1,0 +1,136 @@
+"""One environment in play: kinds of environments, limits, ends, and what is recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from players import Counter, Meeting, Walk, turns
+
+import paceline
+from paceline.rollout import ONLY_AGENT, Rollout, play
+from paceline.types import Episode, Mission
+
+
+class Talk:
+    """A team of counters: who is asked what, step by step."""
+
+    def __init__(self, rollout: Rollout) -> None:
+        self.minds = {seat.agent: Counter(seat) for seat in rollout.seats()}
+        self.asked: list[list[str]] = []
+
+    def act(self, observations: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append(list(observations))
+        return {agent: self.minds[agent].act(obs) for agent, obs in observations.items()}
+
+
+def played(mission: Mission, seed: int = 1) -> tuple[Episode, Talk]:
+    rollout = Rollout(mission, 0, seed)
+    team = Talk(rollout)
+    return play(rollout, team), team
+
+
+def test_a_gymnasium_env_is_a_world_with_one_agent() -> None:
+    episode, team = played(Mission("walk", Walk, {"length": 5}))
+    assert (episode.steps, episode.ended, episode.truncated) == (5, True, False)
+    assert team.asked == [[ONLY_AGENT]] * 5
+    assert episode.stats == {ONLY_AGENT: {"time": 5.0}}
+
+
+def test_the_missions_limit_truncates() -> None:
+    episode, _ = played(Mission("walk", Walk, {"length": 50}, steps=7))
+    assert (episode.steps, episode.ended, episode.truncated) == (7, False, True)
+
+
+def test_agents_that_leave_are_not_asked_any_more() -> None:
+    episode, team = played(Mission("meeting", Meeting, {"agents": 3, "length": 6, "leave": {1: 2}}))
+    assert team.asked == [["agent_0", "agent_1", "agent_2"]] * 2 + [["agent_0", "agent_2"]] * 4
+    assert (episode.steps, episode.ended, episode.truncated) == (6, False, True)
+    assert set(episode.rewards) == {"agent_0", "agent_1", "agent_2"}
+    assert {agent: numbers["turns"] for agent, numbers in episode.stats.items()} == {
+        "agent_0": 6.0,
+        "agent_1": 2.0,  # the last that it was told
+        "agent_2": 6.0,
+    }
+
+
+def test_stats_are_numbers_and_nothing_else() -> None:
+    episode, _ = played(Mission("meeting", Meeting, {"length": 2}))
+    assert episode.stats["agent_0"] == {"turns": 2.0}  # no names, and no flags
+
+
+def test_an_episode_without_agents_is_over_at_once() -> None:
+    class Empty(Meeting):
+        def reset(self, seed: int | None = None, options: Any = None) -> Any:
+            super().reset(seed)
+            self.agents = []
+            return {}, {}
+
+    episode, team = played(Mission("empty", Empty))
+    assert (episode.steps, episode.ended, team.asked) == (0, True, [])
+    assert len(episode.digest) == 64
+
+
+def test_an_env_by_turns_is_played_in_turns() -> None:
+    """Everybody is asked, and who is not on turn is not heard; the one who leaves is let go."""
+    episode, team = played(Mission("turns", turns))
+    assert [set(asked) for asked in team.asked[:5]] == [{"north", "east", "south"}] * 5
+    assert set(team.asked[-1]) == {"north", "south"}
+    assert (episode.steps, episode.truncated) == (9, True)
+    assert set(episode.rewards) == {"north", "east", "south"}
+    assert played(Mission("turns", turns))[0].digest == episode.digest
+
+
+@pytest.mark.filterwarnings("ignore:The old environment creation API:DeprecationWarning")
+@pytest.mark.parametrize("name", ["classic.tictactoe_v3", "classic.rps_v2"])
+def test_envs_of_pettingzoo_that_go_by_turns(name: str) -> None:
+    from paceline.catalog import find_missions
+    from paceline.evaluate import evaluate
+
+    report = evaluate(find_missions([f"pz:{name}"], steps=30), "random", episodes=3, plan=0, agents="off")
+    assert report.failures == []
+    assert [len(episode.seats) for episode in report.episodes] == [2] * 3
+    assert all(episode.steps > 0 for episode in report.episodes)
+
+
+def test_what_is_no_environment_is_refused() -> None:
+    with pytest.raises(paceline.BadInput, match="mission 'dict' made a dict, which is neither"):
+        Rollout(Mission("dict", dict), 0, 0)
+
+
+def test_an_env_that_writes_into_what_it_has_shown_does_no_harm() -> None:
+    rollout = Rollout(Mission("walk", Walk), 0, 3)
+    first = rollout.reset()[ONLY_AGENT]
+    rollout.step({ONLY_AGENT: 2})
+    assert not first.any()  # Walk gives the same array again and again
+
+
+def test_the_digest_follows_seed_and_actions() -> None:
+    mission = Mission("walk", Walk, {"length": 4})
+
+    def digest(seed: int, actions: list[int]) -> str:
+        rollout = Rollout(mission, 0, seed)
+        rollout.reset()
+        for action in actions:
+            rollout.step({ONLY_AGENT: action})
+        return rollout.episode.digest
+
+    assert digest(1, [0, 1, 2, 0]) == digest(1, [0, 1, 2, 0])
+    assert digest(1, [0, 1, 2, 0]) != digest(2, [0, 1, 2, 0])
+    assert digest(1, [0, 1, 2, 0]) != digest(1, [0, 1, 2, 1])
+
+
+def test_seats_are_told_their_spaces() -> None:
+    box, mixed = spaces.Box(0, 1, (2,), np.float32), spaces.Dict({"a": spaces.Discrete(2)})
+    mission = Mission("two", Meeting, {"agents": 2, "seen": [box, mixed], "done": spaces.Discrete(5)})
+    first, second = Rollout(mission, 0, 0, device="cpu").seats()
+    assert (first.agent, first.index, first.mission, first.device) == ("agent_0", 0, "two", "cpu")
+    assert (first.observation_space, second.observation_space) == (box, mixed)
+    assert second.action_space == spaces.Discrete(5)
+
+
+def test_options_count_before_the_missions_own() -> None:
+    mission = Mission("meeting", Meeting, {"agents": 3, "length": 6})
+    assert len(Rollout(mission, 0, 0, options={"agents": 5}).seats()) == 5
