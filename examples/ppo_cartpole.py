@@ -2,8 +2,8 @@
 
     python examples/ppo_cartpole.py [--seed 1] [--plan auto] [--steps 60000]
 
-Needs torch (pip install 'paceline[train]'). Prints the mean return as it learns, and at the end a digest of the weights:
-the same for every plan.
+Needs torch (pip install 'paceline[train]'). Prints the mean return as it learns, and at the end a digest of the
+weights: the same for every plan.
 """
 
 import argparse

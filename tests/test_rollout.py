@@ -11,6 +11,7 @@ from players import Counter, Meeting, Walk, turns
 
 import paceline
 from paceline.rollout import ONLY_AGENT, Rollout, play
+from paceline.team import Player
 from paceline.types import Episode, Mission
 
 
@@ -100,11 +101,25 @@ def test_what_is_no_environment_is_refused() -> None:
         Rollout(Mission("dict", dict), 0, 0)
 
 
-def test_an_env_that_writes_into_what_it_has_shown_does_no_harm() -> None:
-    rollout = Rollout(Mission("walk", Walk), 0, 3)
-    first = rollout.reset()[ONLY_AGENT]
-    rollout.step({ONLY_AGENT: 2})
-    assert not first.any()  # Walk gives the same array again and again
+def remembers(seen: list[Any]) -> Any:
+    def act(obs: Any) -> int:
+        seen.append(obs)
+        return 2
+
+    return act
+
+
+@pytest.mark.parametrize("mode", ["off", "thread"])
+def test_an_env_that_writes_into_what_it_has_shown_does_no_harm(mode: str) -> None:
+    """Walk gives the same array again and again; a policy that keeps what it saw must find it as it was."""
+    seen: list[Any] = []
+    report = evaluate(
+        Mission("walk", Walk, {"length": 4}), [Player("keeps", lambda: remembers(seen))], plan=0, agents=mode
+    )
+    assert report.failures == []
+    kept = seen[-4:]
+    assert not kept[0].any()
+    assert len({obs.tobytes() for obs in kept}) == 4
 
 
 def test_the_digest_follows_seed_and_actions() -> None:
