@@ -10,6 +10,7 @@ from gymnasium import spaces
 from players import Counter, Meeting, Walk, turns
 
 import paceline
+from paceline.evaluate import evaluate
 from paceline.rollout import ONLY_AGENT, Rollout, play
 from paceline.team import Player
 from paceline.types import Episode, Mission
@@ -88,7 +89,6 @@ def test_an_env_by_turns_is_played_in_turns() -> None:
 @pytest.mark.parametrize("name", ["classic.tictactoe_v3", "classic.rps_v2"])
 def test_envs_of_pettingzoo_that_go_by_turns(name: str) -> None:
     from paceline.catalog import find_missions
-    from paceline.evaluate import evaluate
 
     report = evaluate(find_missions([f"pz:{name}"], steps=30), "random", episodes=3, plan=0, agents="off")
     assert report.failures == []
