@@ -22,6 +22,7 @@ from paceline.engine.backend import Gone, Settings, find
 from paceline.engine.calls import Handle, Request, as_error
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.mapped import Mapped
+from paceline.engine.messages import compose
 from paceline.engine.moving import Moving
 from paceline.engine.recovery import WORK, Recovery
 from paceline.engine.roster import HERE, Event, Member, Slot
@@ -143,7 +144,9 @@ class Crew:
         """Sends what may be sent: a few requests ahead, none while stale calls wait to be made again."""
         while slot.queue and len(slot.inflight) < _WINDOW and slot.redo is None:
             request = self._next(slot)
-            message, descriptor = self._message(slot, request)
+            if request.op in ("build", *_JOURNALED):
+                self._answer_for_the_lost(request)
+            message, descriptor = compose(self, slot, request)
             if message is None:
                 continue
             request.since = monotonic()
@@ -169,43 +172,6 @@ class Crew:
             slot.inflight.append(request)
             slot.suspect = self.suspicious = True
             raise
-
-    def _message(self, slot: Slot, request: Request) -> tuple[tuple[Any, ...] | None, int | None]:
-        op, items = request.op, request.items
-        if op == "define" and request.method not in self.functions:
-            return None, None  # the map has ended before anybody needed its function here
-        if op in ("build", "call", "snapshot"):
-            self._answer_for_the_lost(request)
-            if not items:
-                return None, None
-        if op == "build":
-            return ("build", [self._recipe(slot, self.members[index]) for index in items]), None
-        if op == "call":
-            return ("call", request.method, request.record, list(items.items())), None
-        if self._outlived(request):
-            return None, None
-        if op == "map":
-            return ("map", request.method, list(items.items())), None
-        if op in ("snapshot", "drop"):
-            return (op, list(items)), None
-        if op == "define":
-            return (op, request.method, self.functions[request.method].for_worker(slot.worker.in_process)), None
-        if op == "bind":
-            return self.ports[request.method].binding(slot)
-        if op == "ring":
-            return self.ports[request.method].ringing(slot, request), None
-        return (op, request.method), None
-
-    def _outlived(self, request: Request) -> bool:
-        """Whether the map or the port that it belongs to has been left or closed since."""
-        if request.op in ("map", "define"):
-            return request.method not in self.functions
-        return request.op in ("bind", "ring") and request.method not in self.ports
-
-    def _recipe(self, slot: Slot, member: Member) -> tuple[Any, ...]:
-        base, entries = member.journal.replay()
-        recipe = member.recipe(slot.worker.in_process)
-        return member.index, member.key, recipe, base, entries, member.isolated, member.deterministic
 
     def _answer_for_the_lost(self, request: Request) -> None:
         for index in list(request.items):

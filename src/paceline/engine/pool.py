@@ -8,15 +8,15 @@ call · post · map · port ──► Crew ──► workers ──► Hosts ─
 from __future__ import annotations
 
 import atexit
-import itertools
 import math
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from paceline.engine import budget, forkserver, interrupts, wire
+from paceline.engine.asked import check_arguments, count_workers, keyed, make_members
 from paceline.engine.backend import Settings
 from paceline.engine.calls import Handle, Outcome, Request
 from paceline.engine.crew import Crew
@@ -26,7 +26,7 @@ from paceline.engine.pilot import Pilot
 from paceline.engine.plan import Plan
 from paceline.engine.port import Port
 from paceline.engine.process import bury_the_abandoned
-from paceline.engine.roster import HERE, Event, Member
+from paceline.engine.roster import HERE, Event
 from paceline.engine.rows import Spec
 from paceline.engine.stream import Stream
 from paceline.engine.trace import Trace
@@ -102,11 +102,11 @@ class Pool:
         isolate: bool = False,
         trace: Trace | None = None,
     ) -> None:
-        members = _members(list(factories), keys, deterministic)
+        members = make_members(list(factories), keys, deterministic)
         auto = backend == "auto"
         measures = auto and not isolate
-        count = _count(workers, auto, len(members))
-        _check_arguments(count, restarts, failed_builds)
+        count = count_workers(workers, auto, len(members))
+        check_arguments(count, restarts, failed_builds)
         slice_ = budget.current().slice(max(1, count))
         self._crew = Crew(
             members,
@@ -223,7 +223,7 @@ class Pool:
         """Like `map`, but yields (index, outcome) as items finish."""
         crew = self._open()
         number = self._number()
-        stream = Stream(crew, number, _keyed(items, keys), self._limit(deadline), self._packed)
+        stream = Stream(crew, number, keyed(items, keys), self._limit(deadline), self._packed)
         mapped = Mapped(function)
         if crew.place != "inline" or stream.slots[0].backend.name not in ("inline", "thread"):
             mapped.pack()  # before anything is handed out: what cannot be sent must not be found out in mid-run
@@ -433,60 +433,3 @@ class Pool:
                 f"deadline={deadline} cannot be kept on the {place} backend, which cannot end a call that hangs; "
                 "use backend='process'"
             )
-
-
-def _members(
-    factories: list[Callable[[], Any]], keys: Sequence[Key] | None, deterministic: bool | Sequence[bool]
-) -> list[Member]:
-    for index, factory in enumerate(factories):
-        if not callable(factory):
-            raise BadInput(f"factory {index} is a {type(factory).__name__}; give a callable that builds the member")
-    chosen = list(range(len(factories))) if keys is None else list(keys)
-    if len(chosen) != len(factories) or len({repr(key) for key in chosen}) != len(chosen):
-        raise BadInput(f"{len(factories)} members need as many different keys; got {chosen!r}")
-    for key in chosen:
-        _check_key(key)
-    flags = [deterministic] * len(factories) if isinstance(deterministic, bool) else list(deterministic)
-    if len(flags) != len(factories):
-        raise BadInput(f"deterministic has {len(flags)} entries for {len(factories)} members")
-    return [Member(i, chosen[i], factory, flags[i]) for i, factory in enumerate(factories)]
-
-
-def _keyed(items: Iterable[Any], keys: Iterable[Key] | None) -> Iterator[tuple[int, tuple[Key, Any]]]:
-    """Numbers the items and puts their keys to them."""
-    if isinstance(keys, Sized) and isinstance(items, Sized) and len(keys) < len(items):
-        raise BadInput(f"{len(items)} items need as many keys; got {len(keys)}")
-    return _paired(items, keys)
-
-
-def _paired(items: Iterable[Any], keys: Iterable[Key] | None) -> Iterator[tuple[int, tuple[Key, Any]]]:
-    left = iter(itertools.count() if keys is None else keys)
-    for index, item in enumerate(items):
-        try:
-            key = next(left)
-        except StopIteration:
-            raise BadInput(f"item {index} has no key: there are only {index} keys") from None
-        yield index, (key, item)
-
-
-def _check_key(key: Any) -> None:
-    if isinstance(key, tuple):
-        for part in key:
-            _check_key(part)
-    elif not isinstance(key, int | str):
-        raise BadInput(f"a key is an int, a string or a tuple of those, not {key!r}: random streams follow it")
-
-
-def _count(workers: int | None, auto: bool, members: int) -> int:
-    if workers is not None and not (auto and workers == 1):
-        return workers
-    return budget.current().workers_for(max(1, members))
-
-
-def _check_arguments(workers: int, restarts: int, failed_builds: str) -> None:
-    if workers < 0:
-        raise BadInput(f"workers={workers} makes no sense; give 0 (here) or more")
-    if restarts < 1:
-        raise BadInput(f"restarts={restarts} makes no sense; a call needs one try at least")
-    if failed_builds not in ("raise", "keep"):
-        raise BadInput(f"failed_builds={failed_builds!r}; give 'raise' or 'keep'")

@@ -1,0 +1,72 @@
+"""What a caller asks of a pool, made sense of before anything is started."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from typing import Any
+
+from paceline.engine import budget
+from paceline.engine.roster import Member
+from paceline.errors import BadInput
+from paceline.seeds import Key
+
+
+def make_members(
+    factories: list[Callable[[], Any]], keys: Sequence[Key] | None, deterministic: bool | Sequence[bool]
+) -> list[Member]:
+    """The members of a pool, from what it is given for each."""
+    for index, factory in enumerate(factories):
+        if not callable(factory):
+            raise BadInput(f"factory {index} is a {type(factory).__name__}; give a callable that builds the member")
+    chosen = list(range(len(factories))) if keys is None else list(keys)
+    if len(chosen) != len(factories) or len({repr(key) for key in chosen}) != len(chosen):
+        raise BadInput(f"{len(factories)} members need as many different keys; got {chosen!r}")
+    for key in chosen:
+        _check_key(key)
+    flags = [deterministic] * len(factories) if isinstance(deterministic, bool) else list(deterministic)
+    if len(flags) != len(factories):
+        raise BadInput(f"deterministic has {len(flags)} entries for {len(factories)} members")
+    return [Member(i, chosen[i], factory, flags[i]) for i, factory in enumerate(factories)]
+
+
+def keyed(items: Iterable[Any], keys: Iterable[Key] | None) -> Iterator[tuple[int, tuple[Key, Any]]]:
+    """Numbers the items and puts their keys to them."""
+    if isinstance(keys, Sized) and isinstance(items, Sized) and len(keys) < len(items):
+        raise BadInput(f"{len(items)} items need as many keys; got {len(keys)}")
+    return _paired(items, keys)
+
+
+def _paired(items: Iterable[Any], keys: Iterable[Key] | None) -> Iterator[tuple[int, tuple[Key, Any]]]:
+    left = iter(itertools.count() if keys is None else keys)
+    for index, item in enumerate(items):
+        try:
+            key = next(left)
+        except StopIteration:
+            raise BadInput(f"item {index} has no key: there are only {index} keys") from None
+        yield index, (key, item)
+
+
+def _check_key(key: Any) -> None:
+    if isinstance(key, tuple):
+        for part in key:
+            _check_key(part)
+    elif not isinstance(key, int | str):
+        raise BadInput(f"a key is an int, a string or a tuple of those, not {key!r}: random streams follow it")
+
+
+def count_workers(workers: int | None, auto: bool, members: int) -> int:
+    """How many workers there will be; None, and 1 under auto, leave that to the budget."""
+    if workers is not None and not (auto and workers == 1):
+        return workers
+    return budget.current().workers_for(max(1, members))
+
+
+def check_arguments(workers: int, restarts: int, failed_builds: str) -> None:
+    """Raises `BadInput` for what makes no sense."""
+    if workers < 0:
+        raise BadInput(f"workers={workers} makes no sense; give 0 (here) or more")
+    if restarts < 1:
+        raise BadInput(f"restarts={restarts} makes no sense; a call needs one try at least")
+    if failed_builds not in ("raise", "keep"):
+        raise BadInput(f"failed_builds={failed_builds!r}; give 'raise' or 'keep'")
