@@ -142,4 +142,5 @@ def _choice(path: Path) -> str:
 def place(error: BaseException) -> str:
     """Where an error was raised, if not by us."""
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return "" if last.filename == __file__ else f" ({last.filename}, line {last.lineno})"
+    ours = Path(last.filename).is_relative_to(Path(__file__).parents[1])
+    return "" if ours else f" ({last.filename}, line {last.lineno})"
