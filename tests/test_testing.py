@@ -309,7 +309,7 @@ def lost(factory: Callable[[], Any], **options: Any) -> tuple[list[dict[int, int
     [
         ("SIGKILL", "killed by SIGKILL"),
         ("exit", "exit code 17"),
-        ("segfault", "killed by SIGSEGV"),
+        ("segfault", "killed by SIG(SEGV|ABRT)"),  # pygame, where it is loaded, turns the one into the other
         ("abort", "killed by SIGABRT"),
     ],
 )
@@ -317,7 +317,7 @@ def test_a_killed_worker_changes_nothing(how: str, ending: str) -> None:
     answers, deaths = lost(kill_worker_at(Counter, call=4, how=how))
     assert answers == count(Counter, "inline", 1)
     assert len(deaths) == 1
-    assert ending in deaths[0]
+    assert re.search(ending, deaths[0])
 
 
 @pytest.mark.parametrize("how", ["sleep", "spin", "gil"])
