@@ -100,6 +100,19 @@ def test_two_ports_of_one_member_keep_their_order_when_it_is_rebuilt(killable: s
         assert paceline.digest(job(pool, True)) == paceline.digest(job(plain, False))
 
 
+def test_another_port_comes_first_for_members_that_are_posted_later(backend: str) -> None:
+    with Pool([Ledger] * 2, backend=backend) as pool:
+        add, double = (pool.port(method, *ONE) for method in ("add_row", "double_row"))
+        add.inputs["a"][:] = 5
+        double.post()
+        for chosen in ([0], [0, 1]):
+            add.post(chosen)
+            add.wait()
+        double.wait()
+        pool.move([HERE, HERE])
+        assert pool.call("get") == {0: 12.0, 1: 7.0}
+
+
 def test_both_ports_may_be_posted_at_once(backend: str) -> None:
     with Pool([Ledger] * 2, backend=backend, workers=2) as pool:
         add, double = (pool.port(method, *ONE) for method in ("add_row", "double_row"))

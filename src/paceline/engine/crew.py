@@ -72,7 +72,7 @@ class Crew:
         self.moving = Moving(self)
         self.ports: dict[int, Port] = {}
         self.functions: dict[int, Mapped] = {}
-        self.last_port: Port | None = None  # who rang last: order between two ports is kept by settling the first
+        self.last_port: Port | None = None  # whose members have nothing of another port before them
         self.called = False  # whether a call or a snapshot may be under way: a ring of the same member comes after it
         self.suspicious = False  # whether any slot is suspect
         self.steady = False  # nothing is half done: an interrupt now breaks nothing

@@ -201,7 +201,9 @@ class Port:
             for member in members:
                 if len(self._crew.members[member].journal.logs) > 1:
                     self._crew.members[member].journal.settle()
-            self._crew.last_port = self
+            # Only if nobody of ours is left who may still have something of another port before them.
+            whole = len(items) == len(self._members) or len(self._crew.ports) == 1
+            self._crew.last_port = self if whole else None
 
     def _wait(self, min_ready: int | None, timeout: float | None) -> list[int]:
         goal = self.outstanding if min_ready is None else min(min_ready, self.outstanding)
