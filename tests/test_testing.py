@@ -4,6 +4,7 @@ import gc
 import os
 import pickle
 import random
+import re
 import stat
 import subprocess
 import sys
