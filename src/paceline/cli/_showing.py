@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from paceline.evaluate.watching import frames
 _PAUSE = 0.08
 _HOME, _CLEAR_BELOW, _CLEAR = "\x1b[H", "\x1b[J", "\x1b[2J"
 _MILLISECONDS = 80
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def show(run: Run) -> int:
@@ -27,7 +29,7 @@ def show(run: Run) -> int:
                 print(f"{_CLEAR if number == 0 else ''}{_HOME}{title}\n{_text(frame)}{_CLEAR_BELOW}", flush=True)
                 time.sleep(_PAUSE)
             else:
-                print(f"{title}\n{_text(frame)}\n")
+                print(f"{title}\n{_COLOURS.sub('', _text(frame))}\n")
     except KeyboardInterrupt:
         return 130
     return 0

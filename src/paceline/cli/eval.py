@@ -146,7 +146,8 @@ def evaluate(
     form = "json" if as_json else "csv" if as_csv else "table"
     with _only_the_result(form != "table") as page:
         if resume is not None:
-            resume = resume.resolve()
+            # Before the directory is changed to the one in which the run was begun.
+            resume, trace = resume.resolve(), trace and trace.resolve()
             asked = asked_before(resume, given)
         else:
             asked = Asked.of(given).settled()

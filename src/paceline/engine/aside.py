@@ -57,7 +57,10 @@ class Aside:
         )
         for index in indices:
             self._crew.members[index].isolated = True
-        self._crew.moving.relocate("process", max(1, min(len(self._crew.members), budget.current().slots)))
+        workers = max(1, min(len(self._crew.members), budget.current().slots))
+        self._crew.moving.relocate("process", workers)
+        if self._crew.pilot is not None:
+            self._crew.pilot.settle("process", workers, "members drew from process-wide generators on threads")
 
     def _members(self, request: Request) -> list[int]:
         if request.op == "ring":

@@ -46,6 +46,11 @@ class Pilot:
         if not self._final:
             self._meter.end(members, nbytes)
 
+    def settle(self, backend: str, workers: int, why: str) -> None:
+        """The members have had to go there; that is final."""
+        self.plan = Plan(backend=backend, workers=workers, why=why)
+        self._final = True
+
     def begin_on(self, backend: str, workers: int) -> None:
         """Goes where it is known to be quickest, without measuring."""
         choice = Choice(backend, workers, "where it was quickest the last time")

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from paceline.catalog import find_missions, find_policies
-from paceline.engine import Plan, Pool, Trace
+from paceline.engine import Plan, Pool, Trace, wire
 from paceline.engine.backend import find as find_backend
-from paceline.errors import BadInput
+from paceline.errors import BadInput, NotSendable
 from paceline.evaluate.cohorts import play_in_cohorts
 from paceline.evaluate.playing import Note, play_episode, survey
 from paceline.evaluate.report import Report
@@ -142,6 +142,8 @@ class Evaluation:
                 f"a deadline for episodes cannot be kept where plan={plan.backend!r}: only a worker in a process of "
                 "its own can be ended; use workers (-j 1 or more), or plan='process'"
             )
+        if plan.backend not in ("auto", "inline", "thread"):
+            _check_sendable(run)
         self.seats: list[list[Seat]] = survey(run)
 
     def go(
@@ -234,6 +236,14 @@ class Evaluation:
             again = play_here(self.run, jobs[episode.mission, episode.index])
             found[episode.name] = again.digest == episode.digest
         return found
+
+
+def _check_sendable(run: Run) -> None:
+    """Better told now than when workers have been started and a directory has been made."""
+    try:
+        wire.pack(run)
+    except NotSendable as error:
+        raise BadInput(f"{error}; to play it here: --jobs 0, plan=0") from error
 
 
 def play_here(run: Run, job: Job) -> Episode:
