@@ -11,8 +11,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from _thread import get_ident
 from types import FrameType, TracebackType
+
+_A_MOMENT = 0.002
 
 
 class _Uninterrupted:
@@ -45,8 +48,25 @@ class _Uninterrupted:
         """Our SIGINT handler."""
         if self._depth:
             self._pending = True
+        elif _frees_an_object(frame):
+            threading.Thread(target=_come_again, daemon=True).start()
         else:
             signal.default_int_handler(number, frame)
+
+
+def _frees_an_object(frame: FrameType | None) -> bool:
+    """Whether Python is in the middle of freeing an object: what is raised there it prints and forgets."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "__del__" or code.co_filename.endswith(("weakref.py", "_weakrefset.py")):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _come_again() -> None:
+    time.sleep(_A_MOMENT)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 UNINTERRUPTED = _Uninterrupted()

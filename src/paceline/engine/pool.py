@@ -47,7 +47,14 @@ class WorkerInfo:
     members: tuple[int, ...]
 
 
-_open_crews: weakref.WeakSet[Crew] = weakref.WeakSet()
+# Not a WeakSet: its bookkeeping runs Python when a crew is freed, and a Ctrl-C that arrives there is lost for good.
+_open_crews: set[Crew] = set()
+
+
+def _abandon(crew: Crew) -> None:
+    """A pool was dropped without being closed."""
+    _open_crews.discard(crew)
+    crew.abandon()
 
 
 @atexit.register
@@ -127,7 +134,7 @@ class Pool:
         self._next = 0
         self._place(placement, 0 if measures else count)
         # A pool that is dropped must not leave workers behind; one that is still open at the end is closed in order.
-        self._finalizer = weakref.finalize(self, Crew.abandon, self._crew)
+        self._finalizer = weakref.finalize(self, _abandon, self._crew)
         self._finalizer.atexit = False
         _open_crews.add(self._crew)
         interrupts.install()

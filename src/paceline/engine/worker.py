@@ -48,6 +48,9 @@ def _settle_in(config: dict[str, Any], chatter_fd: int, tag: Any) -> None:
     os.dup2(chatter_fd, 2)
     os.close(chatter_fd)
     sys.stdout = sys.stderr = TaggedLines(2, tag)
+    # A library that was loaded before may have put its own handlers there, which end a worker by another signal.
+    for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL):
+        signal.signal(number, signal.SIG_DFL)
     faulthandler.enable(file=2, all_threads=True)
     os.environ.clear()
     os.environ.update(config["environ"])
