@@ -142,7 +142,8 @@ class Crew:
 
     def feed(self, slot: Slot) -> None:
         """Sends what may be sent: a few requests ahead, none while stale calls wait to be made again."""
-        while slot.queue and len(slot.inflight) < _WINDOW and slot.redo is None:
+        window = 1 if slot.careful else _WINDOW
+        while slot.queue and len(slot.inflight) < window and slot.redo is None:
             request = self._next(slot)
             if request.op in ("build", *_JOURNALED):
                 self._answer_for_the_lost(request)
@@ -339,6 +340,7 @@ class Crew:
                     slot.inflight[0].since = monotonic()
                 self.feed(slot)
             if not slot.inflight and not slot.queue:
+                slot.careful = False
                 return
 
     def _take(self, slot: Slot, request: Request, answer: Any, spans: list[Any]) -> None:

@@ -97,6 +97,7 @@ class Recovery:
     def recover(self, slot: Slot, gone: Gone, *, blame: bool = True) -> None:
         """Replaces a dead worker: builds, replays, asks again."""
         dead, slot.worker = slot.worker, None
+        slot.careful = not dead.shares_memory
         if self._crew.closed:  # its pool was dropped, and the worker with it
             slot.inflight.clear()
             return

@@ -72,6 +72,7 @@ class Slot:
         self.inflight: deque[Request] = deque()
         self.defined: set[int] = set()  # the functions of maps that the worker has been told
         self.redo: list[Request] | None = None  # stale calls, to be made again once everything sent has come back
+        self.careful = False  # answers may be lost with a worker: one request at a time, so that it is known who kills
         self.builds_alone = False  # somebody's constructor or replay kills: build one by one
         self.overdue: float | None = None  # the deadline for which the worker was killed
         self.fruitless = 0  # how many workers have died here since somebody got an answer, and nobody was to blame
