@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 import time
@@ -10,7 +11,7 @@ from typing import Any
 
 from paceline.errors import BadInput
 from paceline.evaluate.run import Job, Run
-from paceline.evaluate.watching import frames
+from paceline.evaluate.watching import watch
 
 _PAUSE = 0.08
 _HOME, _CLEAR_BELOW, _CLEAR = "\x1b[H", "\x1b[J", "\x1b[2J"
@@ -20,19 +21,27 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 def show(run: Run) -> int:
     """Shows the first episode in the terminal; where there is none, one frame after another."""
-    terminal = sys.stdout.isatty()
-    job = run.jobs()[0]
+    job, numbers = run.jobs()[0], itertools.count()
+    paint = _animate if sys.stdout.isatty() else _list
+
+    def frame(picture: Any) -> None:
+        number = next(numbers)
+        paint(f"{run.missions[job.mission].name}/{job.index}, step {number}", _text(picture), number == 0)
+
     try:
-        for number, frame in enumerate(frames(run, job, "ansi")):
-            title = f"{run.missions[job.mission].name}/{job.index}, step {number}"
-            if terminal:
-                print(f"{_CLEAR if number == 0 else ''}{_HOME}{title}\n{_text(frame)}{_CLEAR_BELOW}", flush=True)
-                time.sleep(_PAUSE)
-            else:
-                print(f"{title}\n{_COLOURS.sub('', _text(frame))}\n")
+        watch(run, job, "ansi", frame)
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _animate(title: str, text: str, first: bool) -> None:
+    print(f"{_CLEAR if first else ''}{_HOME}{title}\n{text}{_CLEAR_BELOW}", flush=True)
+    time.sleep(_PAUSE)
+
+
+def _list(title: str, text: str, first: bool) -> None:
+    print(f"{title}\n{_COLOURS.sub('', text)}\n")
 
 
 def draw(run: Run, path: Path) -> int:
@@ -42,7 +51,8 @@ def draw(run: Run, path: Path) -> int:
     except ImportError as error:
         raise BadInput("--gif needs Pillow: pip install 'paceline[report]'") from error
     job: Job = run.jobs()[0]
-    pictures = [Image.fromarray(frame) for frame in frames(run, job, "rgb_array")]
+    pictures: list[Any] = []
+    watch(run, job, "rgb_array", lambda frame: pictures.append(Image.fromarray(frame)))
     try:
         pictures[0].save(path, format="GIF", save_all=True, append_images=pictures[1:], duration=_MILLISECONDS, loop=0)
     except OSError as error:

@@ -65,7 +65,11 @@ def play_in_cohorts(
     for jobs_together in cohorts(run, jobs, seats):
         cohort = _Cohort(run, plan, jobs_together, seats[jobs_together[0].mission], trace)
         yield from cohort.play()
-        yield from Spread(run, Plan("inline", 1), seats, trace=trace).play(cohort.apart)
+        # Each gets the notes of the cohort: it may be that nobody of it was played to the end together.
+        yield from (
+            (job, e, [*cohort.notes, *n])
+            for job, e, n in Spread(run, Plan("inline", 1), seats, trace=trace).play(cohort.apart)
+        )
 
 
 class _Cohort:
@@ -75,7 +79,7 @@ class _Cohort:
         self._seen: dict[int, Observations] = {}
         self.apart: list[Job] = []
         """Those that have to be played alone."""
-        self._notes: list[Note] = []
+        self.notes: list[Note] = []
 
     def play(self) -> list[Played]:
         begin = perf_counter()
@@ -86,14 +90,14 @@ class _Cohort:
                 self._take(pool.call("step", {table: (mine,) for table, mine in actions.items()}, outcomes=True))
                 for table in self._seen:
                     self._episodes[table].steps += 1
-            self._notes += team.notes
+            self.notes += team.notes
             late: dict[Any, int] = dict(team.late)
         each = (perf_counter() - begin) / len(self._jobs)
         for (table, agent), count in late.items():
             self._episodes[table].late[agent] = count
         done = [finished(episode, job, each) for episode, job in zip(self._episodes, self._jobs, strict=True)]
         together = [pair for pair in zip(self._jobs, done, strict=True) if pair[0] not in self.apart]
-        return [(job, episode, self._notes) for job, episode in together]
+        return [(job, episode, self.notes) for job, episode in together]
 
     def _pool(self) -> Pool:
         backend = "process" if self._plan.backend == "auto" else self._plan.backend
@@ -132,6 +136,8 @@ class _Cohort:
         for table in [t for t, seen in self._seen.items() if any((t, agent) not in answers for agent in seen)]:
             self.apart.append(self._jobs[table])
             del self._seen[table]
+            name = self._episodes[table].name
+            self.notes.append((f"apart {name}", f"{name} is played alone: a step that it shared with others failed"))
         return {table: {agent: answers[table, agent] for agent in seen} for table, seen in self._seen.items()}
 
     def _take(self, outcomes: dict[int, Any]) -> None:

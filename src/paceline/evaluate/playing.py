@@ -1,4 +1,4 @@
-"""One episode of an evaluation: the only way in which it is ever played, here or in a worker.
+"""One episode of an evaluation, here or in a worker; `cohorts` steps several of them together by the same rules.
 
 Run, Job ──► Rollout + Team ──► play ──► Episode, with a failure in it if there was one
 """

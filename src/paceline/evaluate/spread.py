@@ -129,9 +129,11 @@ class Spread:
         with pool:
             keys = [self.run.key(job) for job in jobs]
             stream = pool.stream(partial(play_episode, self.run), jobs, keys=keys, deadline=self.deadline or math.inf)
-            for number, outcome in stream:
-                yield self._played(jobs[number], outcome)
-            self.notes += [(event.text, event.text) for event in pool.events]
+            try:
+                for number, outcome in stream:
+                    yield self._played(jobs[number], outcome)
+            finally:  # also if nobody wants the rest
+                self.notes += [(event.text, event.text) for event in pool.events]
 
     def _played(self, job: Job, outcome: Outcome) -> Played:
         if outcome.error is None:
