@@ -47,6 +47,7 @@ def test_a_call_that_hangs_is_ended_at_its_deadline(how: str) -> None:
         assert isinstance(outcomes[0].error, paceline.CallTimeout)
         assert isinstance(outcomes[0].error, TimeoutError)
         assert "within 0.4 s" in str(outcomes[0].error)
+        assert "members.py" in str(outcomes[0].error)  # the stack that it was asked for before it was killed
         assert [outcomes[n].ok for n in (1, 2)] == [True, True]
         assert pool.call("add", dict.fromkeys(range(3), (1,))) == {n: n + 11 for n in range(3)}
 

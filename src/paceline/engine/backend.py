@@ -74,6 +74,9 @@ class Worker(Protocol):
     def kill(self) -> None:
         """Ends the worker at once. `receive` raises `Gone` from then on."""
 
+    def kill_the_hung(self) -> None:
+        """Like `kill`; a worker that can first writes down where it is."""
+
     def abandon(self) -> None:
         """Ends the worker from a finaliser: at once, without taking a lock, waiting, or raising."""
 

@@ -74,6 +74,8 @@ class InlineWorker:
         """Threads run members in this process too, or no longer do: generators are refused, or swapped."""
         self._host.isolation = _isolation(on)
 
+    kill_the_hung = kill
+
     def abandon(self) -> None:
         """Forgets what was asked."""
         self._requests.clear()

@@ -26,11 +26,13 @@ from paceline.engine.backend import Gone, Reply, Request, Settings
 from paceline.engine.channel import WAKE, Channel, encode
 from paceline.engine.chatter import LISTENER, Voice
 from paceline.engine.wait import Patience, fence
+from paceline.engine.worker import WHERE
 from paceline.errors import PlanNotMet
 
 _FDS_PER_WORKER = 3  # socket, pidfd, output
 _FDS_TO_START = 3  # the worker's own ends, until they are passed on
 _SPARE_FDS = 12
+_LAST_WORDS = 0.5  # seconds to write a stack down in
 
 _log = logging.getLogger("paceline")
 _told_of_hashing = False
@@ -134,6 +136,14 @@ class ProcessWorker:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
+    def kill_the_hung(self) -> None:
+        # It writes its stack to its output, from where the obituary takes it. It must not live on after that: the
+        # signal may have woken it, and what it answered then would be wrong.
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, WHERE)
+        self._dead(_LAST_WORDS)
+        self.kill()
+
     def say_goodbye(self) -> None:
         if not self._ended:
             self.send(("close",))
@@ -191,6 +201,8 @@ def bury_the_abandoned() -> None:
 def _ending(code: int | None) -> str:
     if code is None:
         return "ended, nobody knows how"
+    if code == -WHERE:
+        return "was killed"
     if code < 0:
         with contextlib.suppress(ValueError):
             return f"was killed by {signal.Signals(-code).name}"

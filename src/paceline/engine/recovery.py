@@ -86,7 +86,7 @@ class Recovery:
             left = self._left(slot)
             if left is not None and left <= 0:
                 slot.overdue = self._deadline(slot)
-                slot.worker.kill()
+                slot.worker.kill_the_hung()
 
     def _rung(self, slot: Slot) -> bool:
         return any(port.has_pending(slot) for port in self._crew.ports.values())

@@ -63,6 +63,8 @@ class ThreadWorker:
     def kill(self) -> None:
         raise AssertionError("a thread cannot be killed")
 
+    kill_the_hung = kill
+
     def abandon(self) -> None:
         """Lets the thread end after the call in hand; nobody waits for it."""
         self._inbox.put(None)

@@ -27,6 +27,9 @@ from paceline.engine.host import Host
 from paceline.engine.isolation import Swapping
 from paceline.engine.wait import Patience, fence
 
+WHERE = signal.SIGRTMAX - 1
+"""The signal at which a worker writes down where it is, and dies: for one that hangs."""
+
 # A lost wake-up is impossible where `fence` is a full fence; elsewhere it costs at most this long.
 _LOOK_AGAIN_MS = 100
 
@@ -52,6 +55,7 @@ def _settle_in(config: dict[str, Any], chatter_fd: int, tag: Any) -> None:
     for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL):
         signal.signal(number, signal.SIG_DFL)
     faulthandler.enable(file=2, all_threads=True)
+    faulthandler.register(WHERE, file=2, all_threads=True, chain=True)  # and then it dies of it
     os.environ.clear()
     os.environ.update(config["environ"])
     sys.path[:] = config["sys_path"]
