@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from paceline.adapters.agent_rows import AgentRows
 from paceline.errors import BadInput
 from paceline.vector import PaceVectorEnv
 
 
-def as_sb3(envs: PaceVectorEnv) -> Any:
+def as_sb3(envs: PaceVectorEnv | AgentRows) -> Any:
     """Gives the `stable_baselines3.common.vec_env.VecEnv` of a vector that was made with `autoreset="SameStep"`.
 
     Raises:
@@ -34,7 +35,7 @@ def _vec_env(base: Any) -> Any:
     class PaceVecEnv(base):  # type: ignore[misc]
         """Steps a vector of ours."""
 
-        def __init__(self, envs: PaceVectorEnv) -> None:
+        def __init__(self, envs: PaceVectorEnv | AgentRows) -> None:
             self.envs = envs
             super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
 
@@ -65,15 +66,13 @@ def _vec_env(base: Any) -> Any:
             return [values[env] for env in self._chosen(indices)]
 
         def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-            self.envs.pool.call("put", dict.fromkeys(self._chosen(indices), (attr_name, value)))
+            self.envs.call_some(self._chosen(indices), "put", (attr_name, value))
 
         def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-            calls = dict.fromkeys(self._chosen(indices), (method_name, args, kwargs))
-            return list(self.envs.pool.call("ask", calls).values())
+            return self.envs.call_some(self._chosen(indices), "ask", (method_name, args, kwargs))
 
         def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-            calls = dict.fromkeys(self._chosen(indices), (wrapper_class,))
-            return list(self.envs.pool.call("is_wrapped", calls, record=False).values())
+            return self.envs.call_some(self._chosen(indices), "is_wrapped", (wrapper_class,), record=False)
 
         def get_images(self) -> Sequence[Any]:
             return list(self.envs.render())

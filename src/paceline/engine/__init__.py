@@ -2,6 +2,7 @@
 
 from paceline.engine.budget import Budget
 from paceline.engine.calls import Handle, Outcome
+from paceline.engine.moving import spread
 from paceline.engine.plan import Plan
 from paceline.engine.pool import Pool, WorkerInfo
 from paceline.engine.port import Port
@@ -9,4 +10,17 @@ from paceline.engine.roster import HERE, Event
 from paceline.engine.seat import Anew
 from paceline.engine.trace import Trace
 
-__all__ = ["HERE", "Anew", "Budget", "Event", "Handle", "Outcome", "Plan", "Pool", "Port", "Trace", "WorkerInfo"]
+__all__ = [
+    "HERE",
+    "Anew",
+    "Budget",
+    "Event",
+    "Handle",
+    "Outcome",
+    "Plan",
+    "Pool",
+    "Port",
+    "Trace",
+    "WorkerInfo",
+    "spread",
+]

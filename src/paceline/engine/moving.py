@@ -83,12 +83,11 @@ class Moving:
                     crew.slots[member.slot].suspect = crew.suspicious = True
             crew.close_slots(slot for slot in slots.values() if slot not in crew.slots.values())
 
-    def relocate(self, backend: str, workers: int) -> None:
-        """Moves everybody: to so many workers of a backend, in blocks, or here."""
-        everybody = len(self._crew.members)
+    def relocate(self, backend: str, workers: int, *, helps: bool = False) -> None:
+        """Moves everybody: to so many workers of a backend, in blocks (`helps`: the last one stays here), or here."""
         here = backend == "inline"
-        target = {i: HERE if here else i * workers // everybody for i in range(everybody)}
-        self.move(target, backend=None if here else backend, workers=0 if here else workers)
+        placed = spread(len(self._crew.members), 0 if here else workers, helps)
+        self.move(dict(enumerate(placed)), backend=None if here else backend, workers=0 if here else workers)
 
     def _slots_for(self, backend: str | None, workers: int | None) -> tuple[Backend, dict[int, Slot]]:
         """Slots that stay are kept with their workers; those of another backend are new."""
@@ -121,6 +120,12 @@ class Moving:
                 if slot.worker is not None:
                     op = "bind" if port.lives_on(slot) else "unbind"
                     self._crew.submit(slot, Request(op, {}, method=number))
+
+
+def spread(members: int, workers: int, helps: bool = False) -> list[int]:
+    """Slots of members in blocks of equal size; the last block is the caller's if it helps, or if nobody else is."""
+    shares = workers + (helps or not workers)
+    return [share if share < workers else HERE for share in (number * shares // members for number in range(members))]
 
 
 def _check_portable(members: list[Member]) -> None:

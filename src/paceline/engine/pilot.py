@@ -54,7 +54,7 @@ class Pilot:
     def begin_on(self, backend: str, workers: int) -> None:
         """Goes where it is known to be quickest, without measuring."""
         choice = Choice(backend, workers, "where it was quickest the last time")
-        self.plan = Plan(backend=backend, workers=workers, why=choice.why)
+        self.plan = _planned(choice)
         self._move(choice)
         self._final = True
 
@@ -79,7 +79,7 @@ class Pilot:
         choice = choose(measured, self._budget())
         if not all(member.portable for member in self._crew.members):
             choice = Choice("inline", 1, f"{choice.why}; but a member that is not deterministic cannot be moved")
-        self.plan = Plan(backend=choice.backend, workers=choice.workers, why=choice.why)
+        self.plan = _planned(choice)
         self._final = choice.backend == self._crew.place and not measured.crowded
         if choice.backend == self._crew.place:
             self._next_look = 2 * self._meter.wall
@@ -91,7 +91,7 @@ class Pilot:
 
     def _move(self, choice: Choice) -> None:
         try:
-            self._crew.moving.relocate(choice.backend, choice.workers)
+            self._crew.moving.relocate(choice.backend, choice.workers, helps=choice.helps)
         except PlanNotMet as error:
             self._crew.note("shrunk", f"{choice.workers} workers could not be had ({error}): staying here")
             self.plan = Plan(backend="inline", workers=1, why=f"{choice.why}; but {error}: staying here")
@@ -125,3 +125,7 @@ class Pilot:
 
     def _touches_globals(self) -> bool:
         return any(member.isolated for member in self._crew.members)
+
+
+def _planned(choice: Choice) -> Plan:
+    return Plan(backend=choice.backend, workers=choice.workers, helps=choice.helps, why=choice.why)

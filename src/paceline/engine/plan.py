@@ -38,6 +38,7 @@ class Plan:
         backend: "auto" or the name of a backend.
         workers: How many; None leaves it to the budget.
         agents: How a job runs the policies of one episode; the engine does not look at it.
+        helps: The caller's process takes a share of the members too, beside the workers.
         isolate: Nobody lives in the caller's process: a member that crashes cannot take the caller along.
         why: In one sentence, why this and not another.
     """
@@ -47,6 +48,7 @@ class Plan:
     agents: str | None = None
     isolate: bool = False
     why: str = "as asked"
+    helps: bool = False
 
     @classmethod
     def parse(cls, plan: str | int | Plan) -> Plan:
@@ -97,6 +99,8 @@ class Choice:
     why: str
     seconds: float = 0.0
     """What a round should take there."""
+    helps: bool = False
+    """Whether the caller's process takes a share too, instead of waiting."""
 
     def pays(self, here: float, spent: float) -> bool:
         """Whether to move now, after so many seconds of rounds that take `here`.
@@ -126,8 +130,12 @@ def _processes(measured: Measured, budget: Budget) -> Choice | None:
     message = _RING if measured.through_port else _CALL_MESSAGE
     travel = message + measured.members * measured.message_bytes / _BYTES_PER_SECOND
     seconds = measured.seconds * ceil(measured.members / workers) * TWO_CORES_ARE_NOT_TWICE_ONE + travel
-    why = f"on {workers} processes about {_time(seconds)}, {_time(travel)} of it messages"
-    return Choice("process", workers, why, seconds)
+    takes = f"about {_time(seconds)}, {_time(travel)} of it messages"
+    if not measured.through_port:
+        return Choice("process", workers, f"on {workers} processes {takes}", seconds)
+    # Rows are waited for in lock-step: a caller who waits has a core to spare, and for its share there is no message.
+    why = f"here and on {workers - 1} process{'es' if workers > 2 else ''} {takes}"
+    return Choice("process", workers - 1, why, seconds, helps=True)
 
 
 def _threads(measured: Measured, budget: Budget) -> Choice | None:

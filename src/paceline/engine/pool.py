@@ -22,6 +22,7 @@ from paceline.engine.calls import Handle, Outcome, Request
 from paceline.engine.crew import Crew
 from paceline.engine.host import MAX_MESSAGE
 from paceline.engine.mapped import Mapped
+from paceline.engine.moving import spread
 from paceline.engine.pilot import Pilot
 from paceline.engine.plan import Plan
 from paceline.engine.port import Port
@@ -376,9 +377,10 @@ class Pool:
         members = self._crew.members
         if placement is not None and len(placement) != len(members):
             raise BadInput(f"placement has {len(placement)} entries for {len(members)} members")
-        for member in members:
-            spread = member.index * workers // len(members) if workers else HERE
-            member.slot = spread if placement is None else placement[member.index]
+        for member, slot in zip(
+            members, spread(len(members), workers) if placement is None else placement, strict=True
+        ):
+            member.slot = slot
             if member.slot not in self._crew.slots:
                 raise BadInput(f"member {member.index} is placed on worker {member.slot}; there are {workers}")
 

@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_differing_spaces, batch_space, concatenate, create_empty_array, iterate
 
-from paceline.engine import Plan, Pool, Trace
+from paceline.engine import Plan, Pool, Trace, spread
 from paceline.errors import BadInput
 from paceline.seeds import seed_of
 from paceline.vector.infos import TAIL, InfoReader, Schema
@@ -94,10 +94,12 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             raise BadInput("a vector needs at least one env")
         self.num_envs, self.copy, self.seed = len(env_fns), copy, rules.seed
         self._rules, self._seeded, self._begun = rules, seeded, False
+        workers = plan.workers if plan.workers is not None or plan.backend != "inline" else 1
         self.pool = Pool(
             [partial(Instance, make, number, rules) for number, make in enumerate(env_fns)],
             backend=plan.backend,
-            workers=plan.workers if plan.workers is not None or plan.backend != "inline" else 1,
+            workers=workers,
+            placement=spread(self.num_envs, workers or 0, helps=True) if plan.helps else None,
             seed=rules.seed,
             isolate=plan.isolate,
             deadline=deadline,
@@ -243,6 +245,10 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Calls a method of every env, or gives an attribute of each."""
         return tuple(self.pool.call("ask", dict.fromkeys(range(self.num_envs), (name, args, kwargs))).values())
+
+    def call_some(self, envs: Sequence[int], method: str, args: tuple[Any, ...], *, record: bool = True) -> list[Any]:
+        """Calls a method of `Instance` for some envs. For adapters; `record=False` is a read."""
+        return list(self.pool.call(method, dict.fromkeys(envs, args), record=record).values())
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """An attribute of every env."""
