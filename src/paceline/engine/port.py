@@ -250,14 +250,21 @@ class Port:
             self.rung[slot.number] = now
             worker = slot.worker
             if worker is not None and worker.rings and not slot.busy and self._crew.trace is None:
-                for item in mine:
-                    self._asked_bytes[item] = 1
+                self._mark_as_asked(mine)
                 publish()
                 worker.ring()
                 if worker not in self._ringing:
                     self._ringing.append(worker)
             else:
                 self._crew.submit(slot, self._request(mine))
+
+    def _mark_as_asked(self, items: list[int]) -> None:
+        first, last = items[0], items[-1]
+        if last - first == len(items) - 1:  # members are placed in blocks
+            self._asked_bytes[first : last + 1] = self._ones[first : last + 1]
+            return
+        for item in items:
+            self._asked_bytes[item] = 1
 
     def _by_slot(self, items: Sequence[int], everyone: bool) -> list[tuple[Slot, list[int]]]:
         slots = self._crew.slots

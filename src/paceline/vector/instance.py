@@ -48,24 +48,36 @@ class Rows:
     def __init__(self, rows: Sequence[Array], actions: int) -> None:
         self.seen, self.tail = rows[actions:-1], rows[-1]
         self.cells = self.tail[HEAD:]
-        self._numbers: Any = self.tail.data
+        self.numbers: Any = self.tail.data
         self._whole: Any = self.tail.view(np.int64).data
         self.schema: int | None = None
+        self.uneventful = False  # whether flags and schema say that nothing has happened
 
     def put(self, reward: Any, ended: bool, cut: bool) -> None:
         """Writes reward and flags."""
-        numbers = self._numbers
+        self.put_reward(reward)
+        self.numbers[1], self.numbers[2] = ended, cut
+        self.uneventful = False
+
+    def put_reward(self, reward: Any) -> None:
+        """Writes the reward alone."""
         try:
-            numbers[0] = reward
+            self.numbers[0] = reward
         except TypeError:  # an array with one number in it, say
-            numbers[0] = float(np.asarray(reward, np.float64).reshape(()))
-        numbers[1], numbers[2] = ended, cut
+            self.numbers[0] = float(np.asarray(reward, np.float64).reshape(()))
 
     def set_schema(self, number: int, cells: int) -> None:
         """Says what so many cells mean, until the next time. The others are cleared: rows follow from steps alone."""
         self.schema = number
         self._whole[3] = number
         self.cells[cells:] = 0.0
+
+    def calm_down(self) -> None:
+        """Says that nothing has happened; most steps follow one that said so too."""
+        self.numbers[1] = self.numbers[2] = 0.0
+        if self.schema != 0:
+            self.set_schema(0, 0)
+        self.uneventful = True
 
 
 class Instance:
@@ -155,9 +167,12 @@ class Instance:
         if ended or cut or info:
             return self._write(mine, *self._judged(observation, reward, ended, cut, info))
         self._writer.write(mine.seen, observation, self._step)
-        mine.put(reward, False, False)
-        if mine.schema != 0:
-            mine.set_schema(0, 0)
+        if not mine.uneventful:
+            mine.calm_down()
+        if type(reward) is float:
+            mine.numbers[0] = reward
+        else:
+            mine.put_reward(reward)
         return None
 
     def _write(self, mine: Rows, observation: Any, reward: Any, ended: bool, cut: bool, infos: Infos) -> Any:

@@ -91,6 +91,8 @@ class Writer:
         self._dtypes = [np.dtype(leaf.dtype) for leaf in found]
         self._space, self._who, self._check = space, who, check
         self._plain = len(found) == 1 and not found[0].path
+        # What is nearly always shown: an array of just this kind.
+        self._usual = (self._dtypes[0], found[0].shape) if self._plain and not check else (None, None)
 
     def write(self, rows: Sequence[Array], value: Any, step: int) -> None:
         """Writes one observation.
@@ -98,11 +100,9 @@ class Writer:
         Raises:
             BadInput: a part is missing, or has another shape or kind than its space; names env, step and value.
         """
-        if self._plain and type(value) is np.ndarray and not self._check:
-            row = rows[0]
-            if value.dtype == row.dtype and value.shape == row.shape:
-                row[...] = value
-                return
+        if type(value) is np.ndarray and (value.dtype, value.shape) == self._usual:
+            rows[0][...] = value
+            return
         if self._check and (not self._space.contains(value) or _has_nan(value)):
             raise BadInput(self._complaint(value, step))
         if self._plain:
