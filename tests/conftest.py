@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from paceline.engine.forkserver import environment
+
 # Before anything starts a worker: main and workers must agree on the order of sets of strings.
 os.environ.setdefault("PYTHONHASHSEED", "0")
 
@@ -51,15 +53,19 @@ def ray_cluster() -> Iterator[str]:
     import ray
 
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as directory:
-        context = ray.init(
-            address="local",
-            num_cpus=2,
-            object_store_memory=256 << 20,
-            include_dashboard=False,
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-            _temp_dir=directory,
-            _system_config={"worker_niceness": 0, "prestart_worker_first_driver": False},
-        )
+        with pytest.MonkeyPatch.context() as patch:
+            # As a cluster of ours; test_ray has one whose processes have to be given this.
+            for name, value in environment().items():
+                patch.setenv(name, value)
+            context = ray.init(
+                address="local",
+                num_cpus=2,
+                object_store_memory=256 << 20,
+                include_dashboard=False,
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+                _temp_dir=directory,
+                _system_config={"worker_niceness": 0, "prestart_worker_first_driver": False},
+            )
         yield context.address_info["gcs_address"]
         ray.shutdown()

@@ -30,6 +30,7 @@ import paceline
 from paceline import Pool
 from paceline.engine import budget
 from paceline.engine import ray as backend
+from paceline.engine.forkserver import environment
 
 TESTS = str(Path(__file__).parents[1])
 WALK = ({"move": ((), np.float64)}, {"place": ((4,), np.float64), "total": ((), np.float64)})
@@ -59,7 +60,7 @@ class Witness(Fault):
         import torch
 
         return {
-            "environment": {name: os.environ.get(name) for name in (*backend._environment(), "PACELINE_TEST")},
+            "environment": {name: os.environ.get(name) for name in (*environment(), "PACELINE_TEST")},
             "path": sys.path,
             "folder": os.getcwd(),
             "hash": hash("paceline"),
@@ -405,6 +406,9 @@ def test_a_node_that_dies_takes_no_answer_along(folder: str) -> None:
             def node(self):
                 return ray.get_runtime_context().get_node_id()
 
+            def began_with_one_thread(self):  # which this cluster does not give its processes by itself
+                return b"OPENBLAS_NUM_THREADS=1" in open("/proc/self/environ", "rb").read().split(b"\\0")
+
         quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500,
                  "health_check_failure_threshold": 2, "worker_niceness": 0, "prestart_worker_first_driver": False}
         common = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 << 20}
@@ -418,6 +422,7 @@ def test_a_node_that_dies_takes_no_answer_along(folder: str) -> None:
                 assert digest(pool.call("step", calls)) == digest(plain.call("step", calls))
 
             assert set(pool.call("node", record=False).values()) == {node["NodeID"] for node in ray.nodes()}
+            assert set(pool.call("began_with_one_thread").values()) == {True}
             for turn in range(3):
                 step(turn)
             nodes.remove_node(other, allow_graceful=False)
@@ -429,6 +434,6 @@ def test_a_node_that_dies_takes_no_answer_along(folder: str) -> None:
         ray.shutdown()
         nodes.shutdown()
     """
-    environment = {name: os.environ[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")}
-    process = started(script, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_TMPDIR=folder, **environment)
+    token = {name: os.environ[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")}
+    process = started(script, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_TMPDIR=folder, **token)
     assert "and lost: 1" in ended(process)

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from paceline.engine.forkserver import environment
 from paceline.errors import PlanNotMet
 
 _OLDEST = (2, 59)  # the first Ray whose local clusters ask for a token
@@ -107,7 +108,7 @@ def _start(ray: Any) -> None:
     _remove_directory()  # of a cluster of ours that somebody has shut down
     _keep_token_private()
     _directory = tempfile.mkdtemp(prefix="paceline-ray-", dir=os.environ.get("RAY_TMPDIR", "/tmp"))
-    with _loopback():
+    with _loopback(), _our_environment():
         context = ray.init(
             address="local",  # never what another user's cluster has written to /tmp
             include_dashboard=False,
@@ -130,6 +131,21 @@ def _loopback() -> Iterator[None]:
         yield
     finally:
         constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextlib.contextmanager
+def _our_environment() -> Iterator[None]:
+    """Starts Ray's processes with what workers need: they inherit it, and none has to be started twice for it."""
+    before = {name: os.environ.get(name) for name in environment()}
+    os.environ.update(environment())
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _keep_token_private() -> None:

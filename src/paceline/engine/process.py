@@ -218,7 +218,7 @@ def _config(number: int, settings: Settings) -> dict[str, Any]:
         "budget": settings.budget,
         "sys_path": list(sys.path),
         "cwd": os.getcwd(),
-        "environ": {**os.environ, **forkserver.ONE_THREAD, "PYTHONHASHSEED": forkserver.hash_seed()},
+        "environ": {**os.environ, **forkserver.environment()},
         "log_level": logging.getLogger().level,
     }
 

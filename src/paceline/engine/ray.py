@@ -41,6 +41,7 @@ _EXIT = re.compile(r"exit type: (\w+) Worker exit detail: (.*?)(?: Some common c
 _OPTIONS = {"num_cpus": 0, "memory": 1, "max_restarts": 0, "max_task_retries": 0, "enable_task_events": False}
 
 _living: weakref.WeakSet[RayWorker] = weakref.WeakSet()
+_foreign: set[tuple[str, str] | None] = set()  # clusters whose processes have another environment than ours must have
 _abandoned: deque[RayWorker] = deque()
 
 
@@ -59,7 +60,8 @@ class RayWorker:
         self._ray = ray
         self._session = cluster.session(ray)
         self.node: str = cluster.choose_node(ray, Counter(worker.node for worker in _living))
-        self._actor = _actors().options(**_options(self.node)).remote(_config(number, settings))
+        self._as_it_is = self._session not in _foreign
+        self._actor = _actors().options(**_options(self.node, self._as_it_is)).remote(_config(number, settings))
         self.greeting = self._actor.hello.remote()
         self._refs: deque[Any] = deque()
         self._said: deque[Reply] = deque()
@@ -70,9 +72,10 @@ class RayWorker:
         _living.add(self)
 
     def meet(self, tries_left: int) -> bool:
-        """Learns who has come up. False if it died on the way, as it does on a node that nobody knows to be dead."""
+        """Learns who has come up. False if it has to be tried again: it died on the way, as it does on a node that
+        nobody knows to be dead, or its environment is not ours."""
         try:
-            self.pid, where, self._errors = self._ray.get(self.greeting)
+            self.pid, where, self._errors, environment = self._ray.get(self.greeting)
         except self._ray.exceptions.RayError as error:
             self._die(str(error))
             if tries_left and not getattr(error, "actor_init_failed", True):
@@ -81,6 +84,10 @@ class RayWorker:
                 f"Ray worker {self.number} could not be started: it {_ending(str(error))}. "
                 "Has every node this Python, this paceline, and the same RAY_AUTH_MODE and token?"
             ) from error
+        if self._as_it_is and environment != forkserver.environment():
+            _foreign.add(self._session)
+            self.close(0.0)
+            return False
         if where is not None and where == place():
             self._settle_here()
         return True
@@ -90,7 +97,7 @@ class RayWorker:
         with contextlib.suppress(ProcessLookupError):  # gone again; Ray will say so
             self._pidfd = os.pidfd_open(self.pid)
         ours = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        self._actor.adopt.remote({**ours, **_environment()})
+        self._actor.adopt.remote({**ours, **forkserver.environment()})
 
     def send(self, request: Request, descriptor: int | None = None) -> None:
         if self._killed or not self._connected:
@@ -218,7 +225,7 @@ class RayBackend:
         up: dict[int, RayWorker] = {}
         coming: list[RayWorker] = []
         try:
-            for tries_left in (2, 1, 0):
+            for tries_left in (3, 2, 1, 0):
                 coming = [RayWorker(number, ray, settings) for number in numbers if number not in up]
                 _await_all(ray, coming)
                 up.update({worker.number: worker for worker in coming if worker.meet(tries_left)})
@@ -277,16 +284,12 @@ def _config(number: int, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _environment() -> dict[str, str]:
-    """What has to be in the environment before the interpreter starts."""
-    return {**forkserver.ONE_THREAD, "PYTHONHASHSEED": forkserver.hash_seed()}
-
-
-def _options(node: str) -> dict[str, Any]:
+def _options(node: str, as_it_is: bool) -> dict[str, Any]:
     strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
     return {
         **_OPTIONS,
-        "runtime_env": {"env_vars": _environment()},
+        # To have an environment made, Ray starts Python twice. Where the cluster has ours anyway, that is not needed.
+        **({} if as_it_is else {"runtime_env": {"env_vars": forkserver.environment()}}),
         "scheduling_strategy": strategies.NodeAffinitySchedulingStrategy(node, soft=True),
     }
 

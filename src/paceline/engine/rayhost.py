@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.engine import budget, wire
+from paceline.engine import budget, forkserver, wire
 from paceline.engine.arrays import plain_arrays
 from paceline.engine.host import Host
 
@@ -41,11 +41,11 @@ class RayHost:
     def __repr__(self) -> str:
         return f"worker {self._number}"  # Ray puts this before every line that the process prints
 
-    def hello(self) -> tuple[int, Place | None, str]:
-        """Says which process this is, where, and in which file its stderr ends."""
+    def hello(self) -> tuple[int, Place | None, str, dict[str, str | None]]:
+        """Says which process this is, where, in which file its stderr ends, and what it was started with."""
         with contextlib.suppress(OSError):
-            return os.getpid(), place(), os.readlink("/proc/self/fd/2")
-        return os.getpid(), None, ""
+            return os.getpid(), place(), os.readlink("/proc/self/fd/2"), _started_with()
+        return os.getpid(), None, "", _started_with()
 
     def adopt(self, environ: dict[str, str]) -> None:
         """Takes main's environment over."""
@@ -102,6 +102,17 @@ def place() -> Place | None:
             return file.read(), os.readlink("/proc/self/ns/pid")
     except OSError:
         return None
+
+
+def _started_with() -> dict[str, str | None]:
+    """What of the environment mattered when the interpreter started: read from the kernel, for os.environ changes."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            pairs = [pair.decode("utf-8", "replace").partition("=") for pair in file.read().split(b"\0")]
+            environ = {name: value for name, _, value in pairs}
+    except OSError:
+        environ = dict(os.environ)
+    return {name: environ.get(name) for name in forkserver.environment()}
 
 
 def last_words(path: str) -> str:

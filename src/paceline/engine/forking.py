@@ -1,0 +1,223 @@
+"""The process that forks workers: single-threaded, everything heavy imported once, nothing of `__main__`.
+
+    main, or a worker ──(Line: fork · status)──► server ──fork──► worker ── its own Line back here
+                                                   │
+                                                   └─ ends with main, and takes every descendant along
+
+It imports what main has imported (of a list known to be safe), checks that this has started no thread, and forks
+workers in milliseconds: those of main, and those of pools within workers, which end with the worker that asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any
+
+from paceline.engine.forkserver import command, inherit, receive, roots, send
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def serve(fd: int, main: int, preload: list[str]) -> None:
+    """Runs the server until main goes away. Called in a fresh interpreter."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # An import may spend seconds in C, where no loop looks at the socket. The signal follows the thread that
+    # started us, which waits for its first worker meanwhile; afterwards the socket and a pidfd tell of main.
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != main:
+        os._exit(1)
+    for name in preload:
+        # What fails here fails again in the worker that needs it, and there it is reported.
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    if len(os.listdir("/proc/self/task")) > 1:
+        # An import has started a thread: a fork could deadlock, so start over without preloading.
+        os.set_inheritable(fd, True)
+        os.execv(sys.executable, command(fd, main, ()))
+    _prctl(_PR_SET_PDEATHSIG, 0)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    gc.collect()
+    gc.freeze()  # so that a worker's garbage collector does not copy the pages that all workers share
+    _Server(socket.socket(fileno=fd), main, roots(preload)).run()
+
+
+class _Line:
+    """Somebody who may ask for workers, and how those have ended that were asked for (None: they run)."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.workers: dict[int, int | None] = {}
+
+
+class _Server:
+    def __init__(self, sock: socket.socket, main: int, known: frozenset[str]) -> None:
+        self._known = known
+        self._main = os.pidfd_open(main)
+        self._wake_r, self._wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._poll = select.poll()
+        self._lines: dict[int, _Line] = {}
+        self._first = self._open(sock)
+
+    def _open(self, sock: socket.socket) -> _Line:
+        line = self._lines[sock.fileno()] = _Line(sock)
+        self._poll.register(sock.fileno(), select.POLLIN)
+        return line
+
+    def run(self) -> None:
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
+        for source in (self._main, self._wake_r):
+            self._poll.register(source, select.POLLIN)
+        while True:
+            ready = {fd for fd, _ in self._poll.poll()}
+            if self._wake_r in ready:
+                os.read(self._wake_r, 4096)
+                self._reap()
+            for line in [self._lines[fd] for fd in ready if fd in self._lines]:
+                if not self._answer(line):
+                    self._hang_up(line)
+            if self._main in ready or not self._lines:
+                break
+        self._end_everybody()
+
+    def _answer(self, line: _Line) -> bool:
+        try:
+            (op, argument), fds = receive(line.sock)
+            if op == "fork":
+                self._fork(line, argument, fds)
+            elif op == "status":
+                send(line.sock, self._status(line, argument), [])
+        except (EOFError, OSError):
+            return False
+        return True
+
+    def _hang_up(self, line: _Line) -> None:
+        """A worker has ended, or main: then whatever runs for them ends too."""
+        self._poll.unregister(line.sock.fileno())
+        del self._lines[line.sock.fileno()]
+        line.sock.close()
+        for pid, status in line.workers.items():
+            if status is None:  # else its number may be somebody else's by now
+                _kill(pid)
+        if line is self._first:
+            for other in list(self._lines.values()):
+                self._hang_up(other)
+
+    def _fork(self, line: _Line, config: dict[str, Any], fds: list[int]) -> None:
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                pid = self._forked(config, fds, ours, theirs)
+            self._open(ours)
+            line.workers[pid] = None
+            pidfd = os.pidfd_open(pid)
+        except OSError as error:  # no process, or no descriptor, to be had
+            send(line.sock, str(error), [])
+            return
+        finally:
+            for fd in fds:
+                os.close(fd)
+        try:
+            send(line.sock, pid, [pidfd])
+        finally:
+            os.close(pidfd)
+
+    def _forked(self, config: dict[str, Any], fds: list[int], ours: socket.socket, theirs: socket.socket) -> int:
+        server = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:
+            ours.close()
+            raise
+        if pid == 0:
+            ours.close()
+            self._become_worker(config, fds, theirs, server)
+        return pid
+
+    def _become_worker(self, config: dict[str, Any], fds: list[int], up: socket.socket, server: int) -> None:
+        """Never returns. The child keeps its own descriptors only."""
+        code = 1
+        try:
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != server:
+                return  # the server died before the line above took effect
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for fd in (self._main, self._wake_r, self._wake_w):
+                os.close(fd)
+            for line in self._lines.values():
+                line.sock.close()
+            os.setsid()
+            inherit(up, self._known)
+            from paceline.engine.worker import run
+
+            run(config, fds)
+            code = 0
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def _status(self, line: _Line, pid: int) -> int | None:
+        if line.workers.get(pid, 0) is None:
+            with contextlib.suppress(ChildProcessError):
+                self._note(*os.waitpid(pid, 0))  # asked only of a process that has ended
+        return line.workers.pop(pid, None)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                self._note(pid, status)
+
+    def _note(self, pid: int, status: int) -> None:
+        for line in self._lines.values():
+            if pid in line.workers:
+                line.workers[pid] = os.waitstatus_to_exitcode(status)
+        # What a worker has started dies with it. A worker leads its own session, so its orphans are known.
+        for child in _children():
+            if _session(child) == pid:
+                _kill(child)
+
+    def _end_everybody(self) -> None:
+        for _ in range(100):
+            children = _children()
+            if not children:
+                return
+            for child in children:
+                _kill(child)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(-1, 0)
+
+
+def _children() -> list[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return [int(pid) for pid in file.read().split()]
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
