@@ -65,7 +65,7 @@ class Host:
         self._max_message = max_message
         self._seats: dict[int, Seat] = {}
         self._functions: dict[int, tuple[Callable[[Any], Any], Streams]] = {}
-        self._ports: dict[int, BoundPort] = {}
+        self.ports: dict[int, BoundPort] = {}
         self.current = -1  # the member in hand
         self._spans: list[tuple[str, int, float, float]] = []
 
@@ -206,7 +206,7 @@ class Host:
             if self.traced:
                 self.span(method, index, start)
         if seat.streams.isolated:
-            for port in self._ports.values():
+            for port in self.ports.values():
                 port.distrust(seat)
         return self.success(seat, answer, record, prior)
 
@@ -308,22 +308,22 @@ class Host:
     ) -> None:
         """Binds `method` of the members named in `rows` (member → item and slice of rows) to the arrays."""
         seats = {index: self._seats[index] for index in rows}
-        self._ports[number] = BoundPort(self, number, method, rows, seats, inputs, arrays)
+        self.ports[number] = BoundPort(self, number, method, rows, seats, inputs, arrays)
 
     def _on_unbind(self, number: int) -> None:
-        self._ports.pop(number, None)
+        self.ports.pop(number, None)
 
     def _on_ring(self, number: int, items: list[int]) -> None:
-        self._ports[number].ask(items)
-        self._ports[number].serve()
+        self.ports[number].ask(items)
+        self.ports[number].serve()
 
     def _on_ship(self, number: int, rows: dict[str, Any], asked: Any) -> tuple[dict[str, Any], Any]:
         """A ring from afar: inputs come with it, outputs go back with the answer."""
-        return self._ports[number].serve_from_afar(rows, asked)
+        return self.ports[number].serve_from_afar(rows, asked)
 
     def serve_ports(self) -> None:
         """Runs every item that has been asked for on any port."""
-        for port in self._ports.values():
+        for port in self.ports.values():
             port.serve()
 
     # -- small things ---------------------------------------------------------------------------------

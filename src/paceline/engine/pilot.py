@@ -28,13 +28,13 @@ class Pilot:
         self._workers = workers
         self._meter = Meter()
         self._here: Meter | None = None  # what it was like before the move
-        self._final = False
+        self.final = False
         self._next_look = 0.0  # seconds of rounds after which to decide
         self.plan = Plan(backend="inline", workers=1, why="measuring the first calls here")
 
     def begin(self, *, through_port: bool = False) -> None:
         """A round is about to be asked for."""
-        if self._final:
+        if self.final:
             return
         if self._meter.enough and self._meter.wall >= self._next_look and not self._crew.busy and not self._crew.rung:
             self._decide()
@@ -43,24 +43,24 @@ class Pilot:
 
     def end(self, members: int, nbytes: int = 0) -> None:
         """A round has been answered."""
-        if not self._final:
+        if not self.final:
             self._meter.end(members, nbytes)
 
     def settle(self, backend: str, workers: int, why: str) -> None:
         """The members have had to go there; that is final."""
         self.plan = Plan(backend=backend, workers=workers, why=why)
-        self._final = True
+        self.final = True
 
     def begin_on(self, backend: str, workers: int) -> None:
         """Goes where it is known to be quickest, without measuring."""
         choice = Choice(backend, workers, "where it was quickest the last time")
         self.plan = _planned(choice)
         self._move(choice)
-        self._final = True
+        self.final = True
 
     def reconsider(self) -> None:
         """Measures and decides anew; for a job that stands between two episodes, or at a full reset."""
-        self._final, self._meter, self._next_look = False, Meter(), 0.0
+        self.final, self._meter, self._next_look = False, Meter(), 0.0
 
     def choice(self, members: int) -> Choice:
         """What would be chosen for rounds of so many members, from what has been measured here."""
@@ -80,7 +80,7 @@ class Pilot:
         if not all(member.portable for member in self._crew.members):
             choice = Choice("inline", 1, f"{choice.why}; but a member that is not deterministic cannot be moved")
         self.plan = _planned(choice)
-        self._final = choice.backend == self._crew.place and not measured.crowded
+        self.final = choice.backend == self._crew.place and not measured.crowded
         if choice.backend == self._crew.place:
             self._next_look = 2 * self._meter.wall
         elif choice.pays(measured.members * measured.seconds, self._meter.wall):
@@ -95,7 +95,7 @@ class Pilot:
         except PlanNotMet as error:
             self._crew.note("shrunk", f"{choice.workers} workers could not be had ({error}): staying here")
             self.plan = Plan(backend="inline", workers=1, why=f"{choice.why}; but {error}: staying here")
-            self._final = True
+            self.final = True
             return
         self._here, self._meter, self._next_look = self._meter, Meter(), 0.0
         _log.info("%s", choice.why)
@@ -104,7 +104,7 @@ class Pilot:
         """The model said that the new place is faster; the clock has the last word."""
         assert self._here is not None
         there, here = self._meter.seconds_per_call, self._here.seconds_per_call
-        self._final = True
+        self.final = True
         if there <= here:
             return
         text = f"a call took {there * 1e6:.0f} µs on {self.plan.backend} and {here * 1e6:.0f} µs here: back here"

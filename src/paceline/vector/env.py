@@ -118,7 +118,6 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self.single_action_space = abouts[0]["action_space"]
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._agree(observation_mode, abouts)
-        self._infos = InfoReader(self._schema, self._add_info)
         actions, seen = leaves(self.single_action_space, "a"), leaves(self.single_observation_space, "o")
         self._by_rows = actions is not None and seen is not None
         self._actions, self._seen = actions or [], seen or []
@@ -126,6 +125,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self._alone = [None] * self.num_envs  # type: list[Any]
         self._batch: Any = create_empty_array(self.single_observation_space, n=self.num_envs, fn=np.zeros)
         self._waiting: Any = None
+        self._usual: Any = None  # type and shape of actions that come as one array
         if self._by_rows:
             self._bind()
 
@@ -163,6 +163,11 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self._port = self.pool.port("step_rows", inputs, outputs)
         self._out, self._tails = self._port.outputs, self._port.outputs["tail"]
         self._views = assembled(self.single_observation_space, {leaf.path: self._out[leaf.name] for leaf in self._seen})
+        self._columns = self._tails[:, 0], self._tails[:, 1], self._tails[:, 2]
+        self._infos = InfoReader(self._tails, self._schema, self._add_info)
+        if len(self._actions) == 1 and not self._actions[0].path:
+            self._acts = self._port.inputs[self._actions[0].name]
+            self._usual = self._acts.dtype, self._acts.shape
         self._reads = self._gathering()
 
     def _gathering(self) -> Callable[[], Any]:
@@ -194,8 +199,11 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         """Steps every env once."""
-        self.step_async(actions)
-        return self.step_wait()
+        if not self._by_rows:
+            self.step_async(actions)
+            return self.step_wait()
+        self._put(actions, None)
+        return self._outcome(self._port.round())
 
     def step_async(self, actions: Any) -> None:
         """Asks every env to step; `step_wait` gives what came out."""
@@ -210,10 +218,12 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         """Waits for all envs that were asked to step."""
         if not self._by_rows:
             return self._told(self._waiting.wait())
-        port, tails = self._port, self._tails
-        envs = port.wait()
-        infos = self._infos.read(envs, tails, port.extras)
-        return self._reads(), tails[:, 0].copy(), tails[:, 1] != 0, tails[:, 2] != 0, infos
+        return self._outcome(self._port.wait())
+
+    def _outcome(self, envs: list[int]) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        infos = self._infos.read(envs, self._port.extras)
+        rewards, ended, cut = self._columns
+        return self._reads(), rewards.copy(), ended != 0, cut != 0, infos
 
     def send(self, actions: Any, envs: Iterable[int] | None = None) -> None:
         """Asks some envs to step, with an action each in that order; `recv` gives whoever is ready."""
@@ -231,7 +241,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         port = self._port
         envs = port.wait(batch_size, timeout=timeout)
         chosen = np.asarray(envs, np.intp)
-        infos = self._infos.read(envs, self._tails, port.extras)
+        infos = self._infos.read(envs, port.extras)
         tails = self._tails[chosen]
         seen = assembled(
             self.single_observation_space, {leaf.path: self._out[leaf.name][chosen] for leaf in self._seen}
@@ -295,10 +305,10 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
     # -- small things ---------------------------------------------------------------------------------
 
     def _put(self, actions: Any, chosen: list[int] | None) -> None:
-        rows: Any = slice(None) if chosen is None else chosen
-        if len(self._actions) == 1 and not self._actions[0].path:
-            _assign(self._port.inputs[self._actions[0].name], rows, actions)
+        if type(actions) is np.ndarray and chosen is None and (actions.dtype, actions.shape) == self._usual:
+            self._acts[...] = actions
             return
+        rows: Any = slice(None) if chosen is None else chosen
         for leaf in self._actions:
             part = actions
             for key in leaf.path:
@@ -363,18 +373,11 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 def _assign(rows: Array, where: Any, values: Any) -> None:
-    if type(values) is np.ndarray and isinstance(where, slice) and _fits(values, rows):
-        rows[...] = values
-        return
     array = np.asarray(values)
     target = rows[where].shape if not isinstance(where, slice) else rows.shape
     if array.shape != target or not np.can_cast(array.dtype, rows.dtype, "same_kind"):
         raise BadInput(f"actions of shape {array.shape} and type {array.dtype}; needed are {target} and {rows.dtype}")
     rows[where] = array
-
-
-def _fits(values: Array, rows: Array) -> bool:
-    return bool(values.dtype == rows.dtype) and values.shape == rows.shape
 
 
 def _mode(given: str | AutoresetMode) -> AutoresetMode:

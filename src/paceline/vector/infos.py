@@ -70,18 +70,23 @@ class InfoReader:
     """The caller's side: puts the infos of all envs together as Gymnasium does.
 
     Args:
+        tails: The tails of all envs' rows.
         ask: Gives the schema of an env's number.
         add: Gymnasium's own way to add one env's info.
     """
 
-    def __init__(self, ask: Callable[[int, int], Schema], add: Callable[[dict[str, Any], Any, int], Any]) -> None:
+    def __init__(
+        self, tails: Array, ask: Callable[[int, int], Schema], add: Callable[[dict[str, Any], Any, int], Any]
+    ) -> None:
         self._schemas: dict[int, Schema] = {0: ()}
+        self._numbers, self._cells = tails.view(np.int64)[:, HEAD - 1], tails[:, HEAD:]
         self._ask, self._add = ask, add
 
-    def read(self, envs: Sequence[int], tails: Array, sent: Mapping[int, Any]) -> dict[str, Any]:
+    def read(self, envs: Sequence[int], sent: Mapping[int, Any]) -> dict[str, Any]:
         """The infos of these envs; `sent` holds those that came by message, to be added in their order."""
-        numbers = tails.view(np.int64)[:, HEAD - 1].tolist()
-        cells = tails[:, HEAD:]
+        numbers, cells = self._numbers.tolist(), self._cells
+        if not sent and not any(numbers):
+            return {}
         if not sent and len(envs) == len(numbers) and numbers.count(numbers[0]) == len(numbers):
             return _columns(self._schema(0, numbers[0]), cells) if numbers[0] else {}
         infos: dict[str, Any] = {}

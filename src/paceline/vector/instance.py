@@ -21,6 +21,7 @@ Tasks = Callable[[int, int, np.random.Generator], Any]
 """(env, episode, generator) → the task of that episode."""
 
 Infos = list[dict[str, Any]]
+_ndarray = np.ndarray
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,11 @@ class Instance:
         actions, seen = leaves(self._env.action_space, "a") or [], leaves(self._env.observation_space, "o") or []
         self._actions = len(actions)
         self._read = reader(self._env.action_space, actions)
+        self._single = len(actions) == 1
         self._writer = Writer(seen, self._env.observation_space, f"env {number}", rules.check)
-        if rules.reseed or _can_be_saved(self._env):
+        self._usual = self._writer.usual if self._single else None
+        self._savable = _can_be_saved(self._env)
+        if rules.reseed or self._savable:
             # Only then, because the engine takes whoever has these two for one that can be saved.
             self.snapshot, self.restore = self._save, self._go_on_from
 
@@ -163,10 +167,13 @@ class Instance:
         if self._over:
             return self._write(mine, *self._after_the_end())
         self._step += 1
-        observation, reward, ended, cut, info = self._env.step(self._read(rows))
+        observation, reward, ended, cut, info = self._env.step(self._read(rows[0] if self._single else rows))
         if ended or cut or info:
             return self._write(mine, *self._judged(observation, reward, ended, cut, info))
-        self._writer.write(mine.seen, observation, self._step)
+        if type(observation) is _ndarray and (observation.dtype, observation.shape) == self._usual:
+            rows[1][...] = observation  # most envs: one array in, one out
+        else:
+            self._writer.write(mine.seen, observation, self._step)
         if not mine.uneventful:
             mine.calm_down()
         if type(reward) is float:
@@ -246,7 +253,7 @@ class Instance:
         self._env.close()
 
     def _save(self) -> Any:
-        if not _can_be_saved(self._env):
+        if not self._savable:
             raise TypeError(f"env {self._number} cannot be saved")  # its episodes begin with seeds of their own
         return "whole", pickle.dumps(self._env, 5), self._over, self._episode, self._step
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from paceline.errors import BadInput
 
 Array = np.ndarray[Any, Any]
 Path = tuple[Any, ...]
+
+_NUMBER, _COPY = itemgetter(()), methodcaller("copy")
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,12 @@ def assembled(space: spaces.Space[Any], arrays: Mapping[Path, Any], path: Path =
     return arrays[path]
 
 
-def reader(space: spaces.Space[Any], found: Sequence[Leaf]) -> Callable[[Sequence[Array]], Any]:
-    """How an env gets its action out of the first of its rows: numbers as NumPy's own, arrays as copies."""
+def reader(space: spaces.Space[Any], found: Sequence[Leaf]) -> Callable[[Any], Any]:
+    """How an env gets its action out of its row, or the first of its rows: numbers as NumPy's own, arrays as copies."""
     if len(found) == 1 and not found[0].path:
-        return (lambda rows: rows[0][()]) if found[0].shape == () else (lambda rows: rows[0].copy())
+        return _NUMBER if found[0].shape == () else _COPY
+    if len(found) == 1:
+        return lambda row: assembled(space, {found[0].path: row[()] if row.ndim == 0 else row.copy()})
     paths = [leaf.path for leaf in found]
 
     def read(rows: Sequence[Array]) -> Any:
@@ -92,7 +97,7 @@ class Writer:
         self._space, self._who, self._check = space, who, check
         self._plain = len(found) == 1 and not found[0].path
         # What is nearly always shown: an array of just this kind.
-        self._usual = (self._dtypes[0], found[0].shape) if self._plain and not check else (None, None)
+        self.usual = (self._dtypes[0], found[0].shape) if self._plain and not check else (None, None)
 
     def write(self, rows: Sequence[Array], value: Any, step: int) -> None:
         """Writes one observation.
@@ -100,7 +105,7 @@ class Writer:
         Raises:
             BadInput: a part is missing, or has another shape or kind than its space; names env, step and value.
         """
-        if type(value) is np.ndarray and (value.dtype, value.shape) == self._usual:
+        if type(value) is np.ndarray and (value.dtype, value.shape) == self.usual:
             rows[0][...] = value
             return
         if self._check and (not self._space.contains(value) or _has_nan(value)):
