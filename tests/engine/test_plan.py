@@ -44,7 +44,9 @@ def test_plans_are_words_numbers_or_plans() -> None:
         (Measured(8, 5e-3, cpu_share=0.01, touches_globals=True), "process", "on 2 processes"),
         (Measured(1, 1.0), "inline", "nothing to share out"),
         (Measured(8, 2e-4, message_bytes=10_000_000), "inline", "would not be clearly less"),
-        (Measured(8, 30e-6, through_port=True), "process", "here and on 1 process about"),
+        (Measured(8, 100e-6, through_port=True), "process", "4 here, the others on 1 process: about"),
+        (Measured(32, 15e-6, through_port=True), "process", "18 here, the others on 1 process: about"),
+        (Measured(8, 20e-6, through_port=True), "inline", "would not be clearly less"),
     ],
 )
 def test_the_choice_and_its_reason(measured: Measured, backend: str, reason: str) -> None:

@@ -83,10 +83,10 @@ class Moving:
                     crew.slots[member.slot].suspect = crew.suspicious = True
             crew.close_slots(slot for slot in slots.values() if slot not in crew.slots.values())
 
-    def relocate(self, backend: str, workers: int, *, helps: bool = False) -> None:
-        """Moves everybody: to so many workers of a backend, in blocks (`helps`: the last one stays here), or here."""
+    def relocate(self, backend: str, workers: int, *, own: int = 0) -> None:
+        """Moves everybody: to so many workers of a backend, in blocks (the last `own` members: here), or all here."""
         here = backend == "inline"
-        placed = spread(len(self._crew.members), 0 if here else workers, helps)
+        placed = spread(len(self._crew.members), 0 if here else workers, own)
         self.move(dict(enumerate(placed)), backend=None if here else backend, workers=0 if here else workers)
 
     def _slots_for(self, backend: str | None, workers: int | None) -> tuple[Backend, dict[int, Slot]]:
@@ -122,10 +122,10 @@ class Moving:
                     self._crew.submit(slot, Request(op, {}, method=number))
 
 
-def spread(members: int, workers: int, helps: bool = False) -> list[int]:
-    """Slots of members in blocks of equal size; the last block is the caller's if it helps, or if nobody else is."""
-    shares = workers + (helps or not workers)
-    return [share if share < workers else HERE for share in (number * shares // members for number in range(members))]
+def spread(members: int, workers: int, own: int = 0) -> list[int]:
+    """Slots of members: in blocks of equal size, but for the last `own`, which the caller's process keeps."""
+    theirs = members - own if workers else 0
+    return [number * workers // theirs if number < theirs else HERE for number in range(members)]
 
 
 def _check_portable(members: list[Member]) -> None:

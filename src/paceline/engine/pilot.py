@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from paceline.engine import budget
@@ -29,22 +30,32 @@ class Pilot:
         self._meter = Meter()
         self._here: Meter | None = None  # what it was like before the move
         self.final = False
-        self._next_look = 0.0  # seconds of rounds after which to decide
+        self._rests_until = 0.0  # nothing is measured before that: a look at the clock is all that a round pays
+        self._rested = 0  # rounds meanwhile
         self.plan = Plan(backend="inline", workers=1, why="measuring the first calls here")
 
     def begin(self, *, through_port: bool = False) -> None:
         """A round is about to be asked for."""
-        if self.final:
+        if self.resting():
             return
-        if self._meter.enough and self._meter.wall >= self._next_look and not self._crew.busy and not self._crew.rung:
+        if self._meter.enough and not self._crew.busy and not self._crew.rung:
             self._decide()
-        self._meter.through_port = through_port
-        self._meter.begin()
+        if not self.resting():
+            self._meter.through_port = through_port
+            self._meter.begin()
+
+    def resting(self) -> bool:
+        """Whether there is nothing to measure or to decide now."""
+        if self.final:
+            return True
+        if perf_counter() >= self._rests_until:
+            return False
+        self._rested += 1
+        return True
 
     def end(self, members: int, nbytes: int = 0) -> None:
         """A round has been answered."""
-        if not self.final:
-            self._meter.end(members, nbytes)
+        self._meter.end(members, nbytes)
 
     def settle(self, backend: str, workers: int, why: str) -> None:
         """The members have had to go there; that is final."""
@@ -60,7 +71,7 @@ class Pilot:
 
     def reconsider(self) -> None:
         """Measures and decides anew; for a job that stands between two episodes, or at a full reset."""
-        self.final, self._meter, self._next_look = False, Meter(), 0.0
+        self.final, self._meter, self._rests_until, self._rested = False, Meter(), 0.0, 0
 
     def choice(self, members: int) -> Choice:
         """What would be chosen for rounds of so many members, from what has been measured here."""
@@ -80,24 +91,32 @@ class Pilot:
         if not all(member.portable for member in self._crew.members):
             choice = Choice("inline", 1, f"{choice.why}; but a member that is not deterministic cannot be moved")
         self.plan = _planned(choice)
-        self.final = choice.backend == self._crew.place and not measured.crowded
+        round_ = measured.members * measured.seconds
+        spent = self._meter.wall + self._rested * round_
         if choice.backend == self._crew.place:
-            self._next_look = 2 * self._meter.wall
-        elif choice.pays(measured.members * measured.seconds, self._meter.wall):
+            self.final = not measured.crowded
+            self._rest(spent)
+        elif choice.pays(round_, spent):
             self._move(choice)
         else:
             self.plan = Plan(backend="inline", workers=1, why=f"{choice.why}; it is too early for that to pay")
-            self._next_look = 1.25 * self._meter.wall
+            self._rest(0.25 * spent)
+
+    def _rest(self, seconds: float) -> None:
+        """Measures afresh after so many seconds."""
+        self._rests_until = perf_counter() + seconds
+        self._rested += self._meter.rounds
+        self._meter = Meter()
 
     def _move(self, choice: Choice) -> None:
         try:
-            self._crew.moving.relocate(choice.backend, choice.workers, helps=choice.helps)
+            self._crew.moving.relocate(choice.backend, choice.workers, own=choice.own)
         except PlanNotMet as error:
             self._crew.note("shrunk", f"{choice.workers} workers could not be had ({error}): staying here")
             self.plan = Plan(backend="inline", workers=1, why=f"{choice.why}; but {error}: staying here")
             self.final = True
             return
-        self._here, self._meter, self._next_look = self._meter, Meter(), 0.0
+        self._here, self._meter = self._meter, Meter()
         _log.info("%s", choice.why)
 
     def _keep_or_return(self) -> None:
@@ -128,4 +147,4 @@ class Pilot:
 
 
 def _planned(choice: Choice) -> Plan:
-    return Plan(backend=choice.backend, workers=choice.workers, helps=choice.helps, why=choice.why)
+    return Plan(backend=choice.backend, workers=choice.workers, helps=choice.own > 0, why=choice.why)

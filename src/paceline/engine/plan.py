@@ -21,7 +21,7 @@ _MIN_ROUNDS = 3
 _LONG = 6  # a round that takes so many times as long says enough by itself
 _WORTH = 1.2  # a place that promises less than this is not worth a move
 _CALL_MESSAGE = 150e-6  # a round of messages to process workers, until it has been measured
-_RING = 20e-6  # the same through a port
+_RING = 60e-6  # the same through a port
 _THREAD_SWITCH = 60e-6
 _STARTING = {"process": 0.05, "thread": 0.0005}  # seconds that a new worker costs: start, rebuild, cold caches
 _SURELY = 2.0  # a move is made when it would have paid so often already
@@ -99,8 +99,8 @@ class Choice:
     why: str
     seconds: float = 0.0
     """What a round should take there."""
-    helps: bool = False
-    """Whether the caller's process takes a share too, instead of waiting."""
+    own: int = 0
+    """How many members the caller's process keeps, instead of waiting."""
 
     def pays(self, here: float, spent: float) -> bool:
         """Whether to move now, after so many seconds of rounds that take `here`.
@@ -133,9 +133,12 @@ def _processes(measured: Measured, budget: Budget) -> Choice | None:
     takes = f"about {_time(seconds)}, {_time(travel)} of it messages"
     if not measured.through_port:
         return Choice("process", workers, f"on {workers} processes {takes}", seconds)
-    # Rows are waited for in lock-step: a caller who waits has a core to spare, and for its share there is no message.
-    why = f"here and on {workers - 1} process{'es' if workers > 2 else ''} {takes}"
-    return Choice("process", workers - 1, why, seconds, helps=True)
+    # Rows are waited for in lock-step: a caller who waits has a core to spare. For its share there is no message, so it
+    # can be a little larger.
+    more = travel / measured.seconds * (workers - 1)
+    own = min(measured.members - workers + 1, round((measured.members + more) / workers))
+    why = f"{own} here, the others on {workers - 1} process{'es' if workers > 2 else ''}: {takes}"
+    return Choice("process", workers - 1, why, seconds, own)
 
 
 def _threads(measured: Measured, budget: Budget) -> Choice | None:

@@ -174,7 +174,7 @@ class Port:
         crew = self._crew
         if crew.called or crew.last_port is not self or crew.suspicious or crew.closed or crew.trace is not None:
             return None
-        if self.outstanding or self._unable or (crew.pilot is not None and not crew.pilot.final):
+        if self.outstanding or self._unable or (crew.pilot is not None and not crew.pilot.resting()):
             return None
         if self._epoch != crew.epoch or self._places_known is not crew.slots:
             self._by_slot(self._everyone, True)

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from time import perf_counter
 
-SHORT = 300e-6
+SHORT = 1e-3
 _WEIGHT = 0.2
 
 _fence_lock = threading.Lock()

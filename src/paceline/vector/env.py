@@ -99,7 +99,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             [partial(Instance, make, number, rules) for number, make in enumerate(env_fns)],
             backend=plan.backend,
             workers=workers,
-            placement=spread(self.num_envs, workers or 0, helps=True) if plan.helps else None,
+            placement=self._with_help(workers) if plan.helps else None,
             seed=rules.seed,
             isolate=plan.isolate,
             deadline=deadline,
@@ -110,6 +110,11 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         except BaseException:
             self.pool.close()
             raise
+
+    def _with_help(self, workers: int | None) -> list[int]:
+        if not workers:
+            raise BadInput("Plan(helps=True) needs a number of workers beside the caller")
+        return spread(self.num_envs, workers, self.num_envs // (workers + 1))
 
     def _open(self, observation_mode: str | tuple[Any, Any]) -> None:
         abouts = list(self.pool.call("about", record=False).values())
