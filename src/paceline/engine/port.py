@@ -79,6 +79,7 @@ class Port:
         self._alone: set[int] = set()  # slots whose items are rung one by one, to find the one that kills
         self._patience = Patience()
         self._ringing: list[Any] = []  # workers that answer by shared memory
+        self._own: list[tuple[BoundPort, list[int]]] = []  # what is to be run here, all of it
         self._log = PortLog(method, self.inputs, self.outputs, self._rows.places)
         for item, member in enumerate(self._members):
             crew.members[member].journal.logs.append((self._log, item))
@@ -293,7 +294,10 @@ class Port:
             self.rung[slot.number] = now
             worker = slot.worker
             if worker is not None and worker.rings and not slot.busy and self._crew.trace is None:
-                self._mark_as_asked(mine)
+                if everyone and worker.backend == "inline":
+                    self._own.append((worker.ports[self._number], mine))  # in `_help`, in one go
+                else:
+                    self._mark_as_asked(mine)
                 publish()
                 worker.ring()
                 if worker not in self._ringing:
@@ -328,6 +332,11 @@ class Port:
 
     def _help(self) -> None:
         """Does first what is to be done here; the workers are busy meanwhile."""
+        while self._own:
+            bound, items = self._own.pop(0)
+            if bound.serve_everyone():
+                for item in items:
+                    self._state_bytes[item] = READY
         for worker in self._ringing:
             worker.help()
         here = self._crew.slots[HERE]
@@ -434,6 +443,7 @@ class Port:
     def _forget_rings(self) -> None:
         self.rung.clear()
         self._ringing.clear()
+        self._own.clear()
         if self._alone:
             self._alone.clear()
         self._look_at_journals()

@@ -58,7 +58,10 @@ class BoundPort:
             (item, seats[index], ability(seats[index].value, method), _views(readable, names, where))
             for index, (item, where) in rows.items()
         ]
-        self._quiet = bytearray(len(self._asked))  # items that may be run in groups
+        self._mine = [item for item, *_ in self._items]
+        self._quiet = bytearray([1]) * len(self._asked)  # items that may be run in groups, or are not ours
+        for item in self._mine:
+            self._quiet[item] = 0
 
     def ask(self, items: list[int]) -> None:
         """Marks items as asked, for a ring that came by message."""
@@ -110,10 +113,10 @@ class BoundPort:
             self._vouch(group, before)
 
     def serve_everyone(self) -> bool:
-        """Runs every item, all of them asked for, with one look at the end. Returns whether there is nothing to tell
-        of them; then their states are left alone."""
+        """Runs every item that is bound here, with one look at the end. Returns whether there is nothing to tell of
+        them; then their states are left alone."""
         if 0 in self._quiet:
-            self._asked[:] = bytes([1]) * len(self._asked)
+            self.ask(self._mine)
             self.serve()
             return False
         host = self._host
