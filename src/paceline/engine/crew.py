@@ -256,7 +256,7 @@ class Crew:
         return True
 
     def _leave_threads(self) -> bool:
-        if not self.aside.tainted or self.busy:
+        if not self.aside.tainted or self.busy or any(port.running for port in self.ports.values()):
             return False
         self.aside.leave_threads()
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from paceline.engine.backend import Reply, Request, Settings
@@ -51,7 +51,7 @@ class InlineWorker:
         """Whether everything asked for has been done."""
         return True
 
-    def listen(self, on: bool) -> None:
+    def listen(self, until: Callable[[], bool] | None) -> None:
         """Nobody sleeps here."""
 
     def receive(self) -> Reply | None:

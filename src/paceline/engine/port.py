@@ -78,7 +78,7 @@ class Port:
         self._unable: dict[int, BaseException] = {}  # items that no worker can serve, and why
         self._alone: set[int] = set()  # slots whose items are rung one by one, to find the one that kills
         self._patience = Patience()
-        self._ringing: list[Any] = []  # workers that answer by shared memory
+        self._ringing: dict[int, Any] = {}  # workers that answer by shared memory, by their numbers
         self._own: list[tuple[BoundPort, list[int]]] = []  # what is to be run here, all of it
         self._log = PortLog(method, self.inputs, self.outputs, self._rows.places)
         for item, member in enumerate(self._members):
@@ -212,7 +212,7 @@ class Port:
             return
         self._help()
         while not all(self._done(item) for item in items):
-            self._rest(_LOOK_AGAIN, lambda: all(self._done(item) for item in items))
+            self._rest(_LOOK_AGAIN, lambda: all(self._done(item) for item in items), lambda: True)
         with UNINTERRUPTED:
             for item in items:
                 self._absorb(item)
@@ -300,8 +300,7 @@ class Port:
                     self._mark_as_asked(mine)
                 publish()
                 worker.ring()
-                if worker not in self._ringing:
-                    self._ringing.append(worker)
+                self._ringing[slot.number] = worker
             else:
                 self._crew.submit(slot, self._request(mine))
 
@@ -337,14 +336,14 @@ class Port:
             if bound.serve_everyone():
                 for item in items:
                     self._state_bytes[item] = READY
-        for worker in self._ringing:
+        for worker in self._ringing.values():
             worker.help()
         here = self._crew.slots[HERE]
         while here.busy:
             self._crew.pump(0.0)
 
     def _spin(self, goal: int) -> bool:
-        workers = self._ringing
+        workers = list(self._ringing.values())
         if not workers:
             return self._ready() >= goal
         if goal == self.outstanding and len(workers) == len(self.rung):
@@ -362,16 +361,21 @@ class Port:
             left = _LOOK_AGAIN if end is None else min(_LOOK_AGAIN, end - monotonic())
             if left <= 0:
                 return
-            self._rest(left, lambda: self._ready() >= goal)
+            self._rest(left, lambda: self._ready() >= goal, lambda: self._seem_ready(goal))
 
-    def _rest(self, seconds: float, enough: Callable[[], bool]) -> None:
-        """Sleeps until a worker has something to tell; they are asked to knock."""
-        for worker in self._ringing:
-            worker.listen(True)
+    def _rest(self, seconds: float, enough: Callable[[], bool], until: Callable[[], bool]) -> None:
+        """Sleeps until a worker has something to tell; they are asked to knock. Threads look at `until` first."""
+        for worker in self._ringing.values():
+            worker.listen(until)
         if not enough() and not self._crew.pump(seconds) and not enough():
             raise Closed("the pool was closed before its rows had been run")
-        for worker in self._ringing:
-            worker.listen(False)
+        for worker in self._ringing.values():
+            worker.listen(None)
+
+    def _seem_ready(self, goal: int) -> bool:
+        """Whether the caller should look. Only looks itself, so that any thread may ask."""
+        state = self._state_bytes.tobytes()
+        return NEWS in state or len(state) - state.count(IDLE) >= goal
 
     def _ready(self) -> int:
         """How many items are done, and what they had to say has been heard."""
@@ -548,7 +552,7 @@ class Port:
 
     def lost(self, slot: Slot, dead: Any, victim: Request | None, verdict: Verdict | None) -> None:
         """A worker has died: whoever it had in hand is blamed (if anybody is to be), and given up after many tries."""
-        self._ringing = [worker for worker in self._ringing if worker.number != slot.number]
+        self._ringing.pop(slot.number, None)
         for item in self._everyone:  # what has been answered belongs to the past that is replayed
             if self._waiting[item] and self._state_bytes[item] and self.slot_of(item) == slot.number:
                 self._absorb(item)
@@ -577,7 +581,14 @@ class Port:
 
     def rang(self, worker: Any) -> bool:
         """Whether the worker has been told of rows by memory, and not by a message."""
-        return worker in self._ringing
+        return self._ringing.get(worker.number) is worker
+
+    @property
+    def running(self) -> bool:
+        """Whether rows that were asked for have not been run yet; those that were set aside do not count."""
+        return any(
+            self._waiting[item] and not self._state_bytes[item] and item not in self._aside for item in self._everyone
+        )
 
     def has_pending(self, slot: Slot) -> bool:
         """Whether a worker still has rows to run."""

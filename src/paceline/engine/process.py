@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -103,10 +103,10 @@ class ProcessWorker:
         """Whether a reply, or news, is there to be received."""
         return self._words[Control.SPOKEN] != self._heard
 
-    def listen(self, on: bool) -> None:
-        """Asks the worker to send a packet when it has served."""
-        self.listened = on
-        self._words[Control.LISTENING] = on
+    def listen(self, until: Callable[[], bool] | None) -> None:
+        """Asks the worker to send a packet when it has served; None: not any more."""
+        self.listened = until is not None
+        self._words[Control.LISTENING] = self.listened
         fence()
 
     def receive(self) -> Reply | None:

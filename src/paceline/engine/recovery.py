@@ -53,8 +53,7 @@ class Recovery:
 
     def _left(self, slot: Slot) -> float | None:
         """Seconds until the slot's call in hand is overdue."""
-        watches = self._watches(slot)
-        if not watches or not slot.worker.can_kill:
+        if not slot.worker.can_kill or not (watches := self._watches(slot)):
             return None
         begun = slot.worker.busy_since()
         ends = []

@@ -10,12 +10,14 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from paceline.engine.backend import Reply, Request, Settings
 from paceline.engine.host import Host
 from paceline.engine.isolation import BUILDING, IN_FLIGHT, Refusing
+
+_RING: Request = ("ring",)  # known by its identity
 
 # Every pool that waits for threads looks at the same condition; waking one too many is cheap.
 _something_done = threading.Condition()
@@ -28,13 +30,16 @@ class ThreadWorker:
     in_process = True
     shares_memory = True
     can_kill = False
-    rings = False
+    rings = True
 
     def __init__(self, number: int, settings: Settings) -> None:
         self.number = number
         self.pid = os.getpid()
         self._inbox: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._outbox: deque[Reply] = deque()
+        self._rung = self._served = 0
+        self._until: Callable[[], bool] | None = None  # who listens wants to be woken when this holds
+        self.knocked = False
         self._host = Host(
             seed=settings.seed,
             traced=settings.traced,
@@ -54,8 +59,25 @@ class ThreadWorker:
         return self._outbox.popleft() if self._outbox else None
 
     @property
-    def has_reply(self) -> bool:
-        return bool(self._outbox)
+    def has_spoken(self) -> bool:
+        """Whether there is a reply, or whoever listens has what they wait for."""
+        return bool(self._outbox) or self.knocked
+
+    def ring(self) -> None:
+        """Tells the thread that rows have been asked for."""
+        self._rung += 1
+        self._inbox.put(_RING)
+
+    def help(self) -> None:
+        """Nothing to do here: the thread does it itself."""
+
+    def has_served(self) -> bool:
+        """Whether the thread has run all rows that it was told of."""
+        return self._served == self._rung
+
+    def listen(self, until: Callable[[], bool] | None) -> None:
+        """Asks the thread to wake the caller when it has run rows and `until` holds; None: not any more."""
+        self._until, self.knocked = until, False
 
     def busy_since(self) -> float | None:
         return None
@@ -78,6 +100,9 @@ class ThreadWorker:
 
     def _run(self) -> None:
         while (request := self._inbox.get()) is not None:
+            if request is _RING:
+                self._serve()
+                continue
             if request[0] == "build":
                 with BUILDING:
                     reply = self._host.handle(request)
@@ -86,6 +111,17 @@ class ThreadWorker:
             IN_FLIGHT.pop(threading.get_ident(), None)
             self._outbox.append(("reply", reply))
             with _something_done:
+                _something_done.notify_all()
+
+    def _serve(self) -> None:
+        """Runs rows. The thread itself looks whether the caller has enough: to wake it for each would take longer."""
+        self._host.serve_ports()
+        IN_FLIGHT.pop(threading.get_ident(), None)
+        self._served += 1
+        until = self._until
+        if until is not None and until():
+            with _something_done:
+                self.knocked = True
                 _something_done.notify_all()
 
     def _mark(self, member: int) -> None:
@@ -103,7 +139,7 @@ class ThreadBackend:
     def wait(self, workers: Sequence[Any], timeout: float | None) -> bool:
         end = None if timeout is None else time.monotonic() + timeout
         with _something_done:
-            while not any(worker.has_reply for worker in workers):
+            while not any(worker.has_spoken for worker in workers):
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
                     return False
