@@ -157,18 +157,21 @@ class Port:
             self._waiting[:] = self._ones  # first, so that whoever interrupts us from here on finds everybody suspect
             self.outstanding = len(self._members)
             self._log.ring_here()
-            if not home.serve_everyone():
-                return self.wait()  # somebody has something to tell
-            self.extras, self.errors = {}, {}
-            with UNINTERRUPTED:
-                self._log.served_here()
-                self._waiting[:] = self._zeros
-                self.outstanding = 0
-                self._look_at_journals()
+            nothing_to_tell = home.serve_everyone()
+            if nothing_to_tell:
+                self._close_round()
         except BaseException:
             self._cancel()
             raise
-        return self._members.copy()
+        return self._members.copy() if nothing_to_tell else self.wait()
+
+    def _close_round(self) -> None:
+        self.extras, self.errors = {}, {}
+        with UNINTERRUPTED:
+            self._log.served_here()
+            self._waiting[:] = self._zeros
+            self.outstanding = 0
+            self._look_at_journals()
 
     def _home(self) -> BoundPort | None:
         """The port as the caller's own process serves it, if all members live here and nothing else is going on."""

@@ -1,0 +1,117 @@
+"""`Port.round` is `post` and `wait`, whatever happens in it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from members import Walker
+
+import paceline
+from paceline import HERE, Anew, Pool
+
+WALK = ({"move": ((), np.float64)}, {"place": ((4,), np.float64), "total": ((), np.float64)})
+ORDER = ({"order": ((), np.int64)}, {"out": ((), np.float64)})
+
+
+class Moody(Walker):
+    """Does what it is told: walk, say something, raise, draw from NumPy's own generator, begin anew."""
+
+    def row(self, order: np.ndarray, out: np.ndarray) -> Any:
+        what = int(order)
+        out[...] = self.step(1.0)[1] + (np.random.random() if what == 3 else 0.0)
+        if what == 2:
+            raise ValueError("not now")
+        if what == 4:
+            self.__init__(7)  # type: ignore[misc]
+            return Anew("anew")
+        return {"said": float(out)} if what == 1 else None
+
+
+def rounds(pool: Pool, at_once: bool, moves: dict[int, list[int]] | None = None) -> list[Any]:
+    port = pool.port("row", *ORDER)
+    luck = np.random.default_rng(4)
+    seen: list[Any] = []
+    for turn in range(40):
+        if moves and turn in moves:
+            pool.move(moves[turn])
+        # Mostly quiet rounds, so that the short way is taken; and everything else between them.
+        port.inputs["order"][:] = luck.integers(5, size=4) if turn % 4 == 3 else 0
+        try:
+            if at_once:
+                assert port.round() == [0, 1, 2, 3]
+            else:
+                port.post()
+                port.wait()
+            seen += [port.outputs["out"].copy(), dict(port.extras)]
+        except ValueError:
+            seen.append(sorted(port.errors))
+        if turn % 10 == 9:
+            seen.append(pool.call("where"))
+        if turn % 7 == 6:
+            port.inputs["order"][:] = 0
+            port.post([1, 3])
+            seen += [port.wait(), port.outputs["out"].copy()]
+    return seen
+
+
+def moody(**options: Any) -> Pool:
+    return Pool([partial(Moody, n) for n in range(4)], **options)
+
+
+def reference() -> str:
+    with moody() as pool:
+        return paceline.digest(rounds(pool, at_once=False))
+
+
+def test_a_round_is_a_post_and_a_wait(killable: str) -> None:
+    with moody() as here, moody(backend=killable, workers=2) as pool:
+        assert paceline.digest(rounds(here, at_once=True)) == reference()
+        assert paceline.digest(rounds(pool, at_once=True)) == reference()
+
+
+def test_moves_between_rounds_do_not_show() -> None:
+    moves = {9: [0, 0, HERE, HERE], 17: [HERE] * 4, 26: [1, 0, 1, HERE], 35: [HERE] * 4}
+    with moody(backend="process", workers=2, placement=[HERE] * 4) as pool:
+        assert paceline.digest(rounds(pool, at_once=True, moves=moves)) == reference()
+
+
+def test_what_a_round_gave_is_compared_when_its_members_move() -> None:
+    class Forgetful:
+        built = 0
+
+        def __init__(self) -> None:
+            type(self).built += 1
+
+        def row(self, order: np.ndarray, out: np.ndarray) -> None:
+            out[...] = type(self).built
+
+    with Pool([Forgetful] * 2, placement=[0, 0], workers=2) as pool:
+        port = pool.port("row", *ORDER)
+        port.round()
+        port.round()
+        with pytest.raises(paceline.ReplayDiverged, match="gave another answer"):
+            pool.move([1, 1])
+
+
+def test_an_interrupted_round_is_void() -> None:
+    class Stopped(Walker):
+        def step_row(self, move: np.ndarray, place: np.ndarray, total: np.ndarray) -> None:
+            super().step_row(move, place, total)
+            if float(move) == 13.0:
+                raise KeyboardInterrupt
+
+    with Pool([partial(Stopped, n) for n in range(3)]) as pool, Pool([partial(Walker, n) for n in range(3)]) as plain:
+        port, other = pool.port("step_row", *WALK), plain.port("step_row", *WALK)
+        for move in (1.0, 2.0, 13.0, 3.0, 4.0):
+            port.inputs["move"][:] = [1.0, move, 1.0]
+            if move == 13.0:
+                with pytest.raises(KeyboardInterrupt):
+                    port.round()
+                continue
+            other.inputs["move"][:] = [1.0, move, 1.0]
+            port.round()
+            other.round()
+            assert port.outputs["place"].tobytes() == other.outputs["place"].tobytes()
