@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import paceline
-from paceline.vector import make_vec
+from paceline import make_vec
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--seed", type=int, default=1)

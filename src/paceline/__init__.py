@@ -1,6 +1,7 @@
 """Run agents in environments in parallel, and get exactly the result of running them one after another."""
 
 from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
 
 from paceline.engine import HERE, Anew, Budget, Event, Handle, Outcome, Plan, Pool, Port, Trace, WorkerInfo
 from paceline.errors import (
@@ -20,6 +21,9 @@ from paceline.errors import (
 from paceline.evaluate import Report, evaluate
 from paceline.seeds import digest, seed_of
 from paceline.types import Mission, Seat
+
+if TYPE_CHECKING:
+    from paceline.vector import make_vec
 
 __version__ = _version("paceline")
 
@@ -52,5 +56,15 @@ __all__ = [
     "WorkerLost",
     "digest",
     "evaluate",
+    "make_vec",
     "seed_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Brings `make_vec` in when it is first asked for: it needs Gymnasium, which takes a while to import."""
+    if name == "make_vec":
+        from paceline.vector import make_vec
+
+        return make_vec
+    raise AttributeError(f"module 'paceline' has no attribute {name!r}")
