@@ -10,6 +10,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import psutil
 import pytest
 from envs import Count, Sampler, Settable
 from gymnasium import spaces
@@ -18,10 +19,10 @@ from gymnasium.wrappers.vector import NormalizeObservation, RecordEpisodeStatist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline import HERE, BadInput
+from paceline import HERE, BadInput, Plan
 from paceline.vector import make_vec
 
-PLANS: dict[str, Any] = {"inline": 0, "thread": "thread", "process": 2}
+PLANS: dict[str, Any] = {"inline": 0, "thread": "thread", "process": 2, "with help": Plan("process", 2, helps=True)}
 
 
 def same(ours: Any, theirs: Any, where: str = "") -> None:
@@ -308,3 +309,22 @@ def test_an_id_will_do() -> None:
     ):
         with pytest.raises(BadInput, match=words):
             make_vec("CartPole-v1", 2, **options)
+
+
+@pytest.mark.parametrize("plan", [0, 2])
+def test_200_000_steps_take_no_more_memory(plan: int) -> None:
+    """The journal is cut by snapshots; nothing else may grow, here or in the workers."""
+    shared = set(os.listdir("/dev/shm"))
+    with make_vec("CartPole-v1", 32, plan=plan) as envs:
+        envs.reset(seed=1)
+        actions = np.ones(32, np.int64)
+        processes = [psutil.Process(), *(psutil.Process(worker.pid) for worker in envs.pool.workers)]
+
+        def after(rounds: int) -> list[int]:
+            for _ in range(rounds):
+                envs.step(actions)
+            return [process.memory_info().rss for process in processes]
+
+        before, then = after(1_250), after(5_000)
+        assert max(b - a for a, b in zip(before, then, strict=True)) < 2 << 20
+    assert set(os.listdir("/dev/shm")) <= shared
