@@ -76,6 +76,19 @@ def test_cartpole_is_the_same_in_every_mode(plan: Any, mode: AutoresetMode) -> N
         compare(ours, theirs, 120, seed=3)
 
 
+def test_ants_of_mujoco_are_the_same_and_outlive_their_workers() -> None:
+    """An info of nine numbers at every step, and nothing that could be pickled: after a death all is replayed."""
+    ours, theirs = both([partial(gymnasium.make, "Ant-v5", max_episode_steps=12)] * 3, AutoresetMode.NEXT_STEP, 2)
+
+    def kill_all(turn: int) -> None:
+        for worker in ours.pool.workers if turn == 25 else ():
+            os.kill(worker.pid, signal.SIGKILL)
+
+    with ours.pool:
+        compare(ours, theirs, 40, seed=3, disturb=kill_all)
+        assert sum(event.kind == "lost" for event in ours.pool.events) == 2
+
+
 LEAVES = st.sampled_from(
     [
         spaces.Box(-1, 1, (3,), np.float32),
