@@ -1,17 +1,21 @@
-"""How fast vectors of envs step: ours, Gymnasium's, Stable-Baselines3's and a plain loop, interleaved in one run.
+"""How fast vectors of envs step: ours, those of Gymnasium, Stable-Baselines3 and TorchRL, and a plain loop.
 
-    python benchmarks/vector.py [--quick] [--only WORKLOAD] [--markdown FILE] [--plot FILE] [--wait-quiet SECONDS]
+    python benchmarks/vector.py --peers .bench [--quick] [--only WORKLOAD] [--markdown FILE] [--plot FILE]
 
-Steps per second of each contestant, divided by those of a plain loop over the same envs in the same round. Everything
-is on in ours: infos, checks, journals, crash detection. Contestants that are not installed are named as absent.
+`--peers` installs the peers, and us, into an environment of their own, and goes on in there. Steps per second of each
+contestant, divided by those of a plain loop over the same envs in the same round of one interleaved run. Everything is
+on in ours: infos, checks, journals, crash detection. Contestants that are not installed are named as absent.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import os
+import subprocess
 import sys
 import time
+import venv
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -40,6 +44,8 @@ WORKLOADS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "Ant": (partial(gymnasium.make, "Ant-v5"), (8,)),
 }
 ABSENT = "absent"
+PEERS = ("torch==2.13.0", "torchrl>=0.14", "stable-baselines3>=2.4", "gymnasium[mujoco]>=1.1", "matplotlib>=3.8")
+_TORCHRL_MOST = 32
 
 
 def loop(make: Callable[[], Any], envs: int) -> tuple[Step, Step]:
@@ -76,6 +82,16 @@ def sb3_like(kind: str, make: Callable[[], Any], envs: int) -> tuple[Step, Step]
     return lambda: vector.step(actions), vector.close
 
 
+def torchrl_like(make: Callable[[], Any], envs: int) -> tuple[Step, Step]:
+    if envs > _TORCHRL_MOST:
+        raise RuntimeError("a process with torch for each of them")
+    from torchrl.envs import GymWrapper, ParallelEnv
+
+    vector = ParallelEnv(envs, lambda: GymWrapper(make()), mp_start_method="fork")
+    state = vector.rand_action(vector.reset())
+    return lambda: vector.step_and_maybe_reset(state), vector.close
+
+
 def ready_first(make: Callable[[], Any], envs: int) -> tuple[Step, Step]:
     """Half of the envs at a time, whoever is ready; a call is a whole round of steps."""
     vector = make_vec([make] * envs, plan=2)
@@ -103,6 +119,7 @@ CONTESTANTS: dict[str, Callable[[Callable[[], Any], int], tuple[Step, Step]]] = 
     "Async": partial(gymnasium_like, AsyncVectorEnv),
     "SB3 Dummy": partial(sb3_like, "DummyVecEnv"),
     "SB3 Subproc": partial(sb3_like, "SubprocVecEnv"),
+    "TorchRL Parallel": torchrl_like,
 }
 
 
@@ -187,14 +204,29 @@ def plot(results: dict[tuple[str, int], dict[str, Slices | str]], path: Path) ->
     figure.savefig(path, dpi=120)
 
 
+def go_on_in(directory: Path) -> None:
+    """Installs everybody into an environment of their own, if that has not been done, and starts over in there."""
+    python = directory / "bin" / "python"
+    if not python.exists():
+        venv.create(directory, with_pip=True)
+        home = str(Path(__file__).resolve().parents[1])
+        command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", home, *PEERS]
+        subprocess.run([str(word) for word in command], check=True)
+    rest = [word for word in sys.argv[1:] if word not in ("--peers", str(directory))]
+    os.execv(python, [str(python), __file__, *rest])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a few minutes: does it still run, is anything far off?")
     parser.add_argument("--only", choices=WORKLOADS, action="append", help="one workload; may be repeated")
+    parser.add_argument("--peers", type=Path, help="an environment for the peers; made if it is not there")
     parser.add_argument("--markdown", type=Path, help="write the table to this file too")
     parser.add_argument("--plot", type=Path, help="draw it (needs 'paceline[report]')")
     parser.add_argument("--wait-quiet", type=float, default=120.0, help="seconds to wait for a quiet machine, in all")
     options = parser.parse_args()
+    if options.peers:
+        go_on_in(options.peers)
     names = options.only or list(WORKLOADS)
     rounds, seconds = (3, 0.2) if options.quick else (6, 0.5)
     quiet, results = Quiet(), {}
@@ -203,7 +235,7 @@ def main() -> None:
         for envs in WORKLOADS[name][1]:
             print(f"{name}, {envs} envs …", file=sys.stderr, flush=True)
             results[name, envs] = measure(name, envs, quiet, rounds, seconds)
-    facts = [*machine(), versions("paceline", "gymnasium", "stable-baselines3", "numpy", "mujoco")]
+    facts = [*machine(), versions("paceline", "gymnasium", "stable-baselines3", "torchrl", "numpy", "mujoco")]
     text = "\n".join(["# Vectors", "", *(f"- {fact}" for fact in facts), "", table(results), ""])
     print(text)
     if options.markdown:
