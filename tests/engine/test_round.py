@@ -21,11 +21,12 @@ class Moody(Walker):
 
     def row(self, order: np.ndarray, out: np.ndarray) -> Any:
         what = int(order)
+        if what == 4:
+            self.__init__(7)  # type: ignore[misc]
         out[...] = self.step(1.0)[1] + (np.random.random() if what == 3 else 0.0)
         if what == 2:
             raise ValueError("not now")
         if what == 4:
-            self.__init__(7)  # type: ignore[misc]
             return Anew("anew")
         return {"said": float(out)} if what == 1 else None
 
