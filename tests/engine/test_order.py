@@ -354,7 +354,7 @@ def run(backend, kill, save):
         if save: pool.snapshot()
         if kill: os.kill(pool.workers[0].pid, signal.SIGKILL)
         return digest(said + [pool.call("step") for _ in range(2)])
-found = {run("process", kill, save) for kill in (0, 1) for save in (0, 1)}
+found = {run("process", 1, save) for save in (0, 1)}
 found.add(run("inline", 0, 0))
 print(len(found))
 """
