@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import types
 from functools import partial
 
@@ -422,3 +423,14 @@ def test_a_map_that_nobody_listens_to_any_more_is_dropped(backend: str) -> None:
             break
         assert pool.call("add", {0: (1,)}) == {0: 1}
         assert pool.map(abs, [-1]) == [1]
+
+
+def test_items_are_shared_out_before_anybody_gets_two() -> None:
+    """Two long items on two workers: each gets one."""
+
+    def whose(number: int) -> int:
+        time.sleep(0.2)
+        return os.getpid()
+
+    with Pool([], backend="process", workers=2) as pool:
+        assert len(set(pool.map(whose, range(2)))) == 2

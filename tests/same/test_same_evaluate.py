@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from functools import partial
 from pathlib import Path
 
@@ -214,3 +215,20 @@ def test_batches_of_any_size_are_the_same_in_cohorts(lanes: int) -> None:
         return evaluate(missions, players, episodes=5, lanes=lanes, plan=plan, agents=agents).digest
 
     assert {digest(0, "gpu"), digest(2, "gpu"), digest(2, "batch")} == {digest(0, "off")}
+
+
+class Ponders(Counter):
+    """Waits in every other action, so that episodes on threads get in between each other."""
+
+    def act(self, obs: object) -> object:
+        time.sleep(0.001 * (self.calls % 2))
+        return super().act(obs)
+
+
+@pytest.mark.parametrize("agents", ["off", "auto", "thread"])
+def test_episodes_on_threads_do_not_see_each_other(agents: str) -> None:
+    """Each has pools of its own within its thread, which must not swap the generators of the whole process."""
+    player = Player("ponders", Ponders)
+    report = small(player, "thread", agents)
+    assert report.failures == []
+    assert report.digest == small(player).digest

@@ -21,6 +21,7 @@ from paceline.engine.aside import Aside
 from paceline.engine.backend import Gone, Settings, find
 from paceline.engine.calls import Handle, Request, as_error
 from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.isolation import on_a_worker_thread
 from paceline.engine.mapped import Mapped
 from paceline.engine.messages import compose
 from paceline.engine.moving import Moving
@@ -115,7 +116,8 @@ class Crew:
         begin = perf_counter()
         for backend in {id(slot.backend): slot.backend for slot in empty}.values():
             mine = [slot for slot in empty if slot.backend is backend]
-            settings = replace(self.settings, beside_threads=any(s.backend.name == "thread" for s in everybody))
+            beside = on_a_worker_thread() or any(slot.backend.name == "thread" for slot in everybody)
+            settings = replace(self.settings, beside_threads=beside)
             workers = backend.start([slot.number for slot in mine], settings)
             for slot, worker in zip(mine, workers, strict=True):
                 slot.worker = worker

@@ -197,5 +197,11 @@ class Refusing:
 IN_FLIGHT: dict[int, int] = {}
 """Thread → the member that it is running; for the error message only."""
 
+
+def on_a_worker_thread() -> bool:
+    """Whether whoever asks is run by a worker that is a thread: other members may run beside it in this process."""
+    return threading.get_ident() in IN_FLIGHT
+
+
 BUILDING = threading.Lock()
 """Members on threads are built one at a time: libraries are seldom safe in their constructors."""

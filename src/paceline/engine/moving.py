@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from paceline.engine.backend import Backend, find
 from paceline.engine.calls import Handle, Request
 from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.isolation import on_a_worker_thread
 from paceline.engine.roster import HERE, Member, Slot
 from paceline.errors import BadInput
 
@@ -63,7 +64,7 @@ class Moving:
         self._bind_again()
         here = slots[HERE].worker
         if here is not None:
-            here.beside_threads(place.name == "thread")
+            here.beside_threads(place.name == "thread" or on_a_worker_thread())
         return handle
 
     def _arrive(self, handle: Handle, left: list[Slot]) -> None:

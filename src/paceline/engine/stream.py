@@ -1,6 +1,6 @@
 """One map under way: hands items out to whoever is free, and gives results back as they finish.
 
-    items ──► chunks of about a millisecond ──► two per worker under way ──► (index, outcome), as they come
+    items ──► chunks of about a millisecond ──► one per worker, two if they are short ──► (index, outcome), as they come
 
 Which worker runs an item, and in what chunk, changes nothing: an item is stateless, and its random streams follow its
 key.
@@ -23,6 +23,7 @@ from paceline.seeds import Key
 _CHUNK_SECONDS = 1e-3
 _CHUNK_MOST = 64
 _AHEAD = 2  # one in hand, one in the post
+_SHORT = 20e-3  # seconds: of longer chunks none is sent ahead, for it would wait where another worker is free
 _MANY = 16  # how many items are taken to be left when nobody knows
 
 
@@ -41,6 +42,7 @@ class Stream:
         self._items, self._deadline, self._pack = items, deadline, pack
         self._handles: list[tuple[Slot, Handle, float]] = []
         self._chunk = 1
+        self._ahead = 1
         self._exhausted = False
         self._meter = Meter() if crew.pilot is not None and len(crew.slots) == 1 else None
 
@@ -72,9 +74,10 @@ class Stream:
             slot.queue.extend(kept)
 
     def _hand_out(self) -> None:
-        for slot in self.slots:
-            while not self._exhausted and sum(1 for busy, _, _ in self._handles if busy is slot) < _AHEAD:
-                self._send(slot)
+        for ahead in range(self._ahead):  # everybody gets one before anybody gets two
+            for slot in self.slots:
+                if not self._exhausted and sum(1 for busy, _, _ in self._handles if busy is slot) <= ahead:
+                    self._send(slot)
 
     def _send(self, slot: Slot) -> None:
         chunk: dict[int, tuple[Key, wire.Packed]] = {}
@@ -94,8 +97,9 @@ class Stream:
         self._handles = [entry for entry in self._handles if not entry[1].done]
         for _, handle, begun in done:
             outcomes = handle.outcomes()
-            each = (perf_counter() - begun) / _AHEAD / len(outcomes)
-            self._chunk = min(_CHUNK_MOST, max(1, int(_CHUNK_SECONDS / max(each, 1e-9))))
+            took = (perf_counter() - begun) / self._ahead
+            self._chunk = min(_CHUNK_MOST, max(1, int(_CHUNK_SECONDS / max(took / len(outcomes), 1e-9))))
+            self._ahead = _AHEAD if took < _SHORT else 1
             yield from outcomes.items()
 
     def _spread_out(self) -> None:
