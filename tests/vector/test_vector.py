@@ -341,3 +341,60 @@ def test_200_000_steps_take_no_more_memory(plan: int) -> None:
         before, then = after(1_250), after(5_000)
         assert max(b - a for a, b in zip(before, then, strict=True)) < 2 << 20
     assert set(os.listdir("/dev/shm")) <= shared
+
+
+def test_one_recipe_for_all_or_ids_in_a_list() -> None:
+    with make_vec(partial(Count, 3), 2, plan=0) as envs:
+        assert envs.get_attr("number") == (3, 3)
+    with make_vec(["CartPole-v1", "CartPole-v1"], plan=0) as envs:
+        assert envs.num_envs == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ((partial(Count, 0),), {}, "needs num_envs"),
+        (([partial(Count, 0)], 3), {}, "num_envs=3, but there are 1 recipes"),
+        (([partial(Count, 0)],), {"reed": "episode"}, "knows no option 'reed'"),
+        (([3],), {}, "3 is no recipe"),
+        (("CartPole-v1", 2), {"tasks": "abc"}, "tasks='abc'; give a list"),
+        (("CartPole-v1", 2), {"tasks": []}, "give a list of tasks"),
+    ],
+)
+def test_what_makes_no_sense_is_said(arguments: tuple[Any, ...], options: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        make_vec(*arguments, **options)
+
+
+def test_nobody_is_reset_while_stepping_or_received_from_while_not() -> None:
+    with make_vec("CartPole-v1", 2, plan=0) as envs:
+        envs.reset(seed=1)
+        with pytest.raises(BadInput, match="without a send"):
+            envs.recv()
+        envs.send(np.ones(2, np.int64))
+        with pytest.raises(BadInput, match="while envs are stepping"):
+            envs.reset(seed=2)
+        assert envs.recv()[-1].tolist() == [0, 1]
+
+
+def test_an_env_that_raises_is_named(plan: Any) -> None:
+    class Breaks(Count):
+        def step(self, action: Any) -> Any:
+            raise LookupError("broken")
+
+    with make_vec([partial(Count, 0), partial(Count, 1), partial(Breaks, 2)], plan=plan) as envs:
+        envs.reset(seed=0)
+        with pytest.raises(LookupError, match="broken") as caught:
+            envs.step(np.ones(3, np.int64))
+        assert "in member 2 (key 2), step_rows()" in "".join(caught.value.__notes__)
+
+
+def test_the_first_episode_has_a_task_too() -> None:
+    def tasks(env: int, episode: int, rng: np.random.Generator) -> dict[str, int]:
+        return {"goal": 10 * env + episode}
+
+    with make_vec(partial(Settable, 0), 2, tasks=tasks, plan=0) as envs:
+        envs.reset(seed=1)
+        assert envs.get_attr("task") == ({"goal": 0}, {"goal": 10})
+        envs.reset()
+        assert envs.get_attr("task") == ({"goal": 1}, {"goal": 11})

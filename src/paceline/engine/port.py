@@ -439,7 +439,8 @@ class Port:
         _, kind, payload, _, _ = self._heard.pop(item, _PLAIN)
         member = self._members[item]
         if kind == ERROR:
-            self.errors[member] = as_error(payload)
+            error = self.errors[member] = as_error(payload)
+            error.add_note(f"in member {member} (key {self._crew.members[member].key!r}), {self._method}()")
         elif payload is not None and (answer := wire.unpack(payload)) is not None:
             self.extras[member] = answer
         self._absorbed.discard(item)

@@ -26,7 +26,7 @@ Recipe = Callable[[], gymnasium.Env[Any, Any]]
 
 
 def make_vec(
-    env_fns: Sequence[Recipe] | str,
+    env_fns: Sequence[Recipe | str] | Recipe | str,
     num_envs: int | None = None,
     *,
     seed: int | None = None,
@@ -44,34 +44,29 @@ def make_vec(
     """Many envs as one `gymnasium.vector.VectorEnv`: what `SyncVectorEnv` gives, bit for bit, at any number of workers.
 
     Args:
-        env_fns: A recipe per env, or the id of an env that Gymnasium knows.
-        num_envs: How many, if an id is given.
+        env_fns: A recipe per env, one recipe for all (`MyEnv`), or the id of an env that Gymnasium knows.
+        num_envs: How many, if there is one for all.
         seed: For the first `reset()` that is given none, and the root of `reseed` and `tasks`; None: drawn once, here,
             and kept in `seed`.
         plan: Where the envs live: "auto", a backend, a number of workers (0: here), or a `Plan`.
         autoreset: "NextStep", "SameStep" or "Disabled", as Gymnasium names them.
         observation_mode: "same", "different", or a pair of spaces, as `SyncVectorEnv` takes it.
         reseed: "episode": episodes that begin by themselves get seeds of their own, from (seed, env, episode).
-        tasks: What these episodes set up: a function of (env, episode, generator), or tasks to draw from.
+        tasks: What episodes set up that are given none: a function of (env, episode, generator), or tasks to draw from.
         copy: Whether arrays that are returned stay as they are; False: they are written again at the next step.
         check: Whether observations must lie in their space, and hold no NaN.
         deadline: Seconds that a step of an env may take before its worker is killed.
         trace: Records where the time goes.
-        options: For `gymnasium.make`, if an id is given.
+        options: For `gymnasium.make`, if ids are given.
 
     Raises:
         BadInput: an option makes no sense.
     """
-    if isinstance(env_fns, str):
-        if num_envs is None:
-            raise BadInput(f"make_vec({env_fns!r}) needs num_envs: how many of them?")
-        env_fns = [partial(gymnasium.make, env_fns, **options)] * num_envs
-    elif num_envs not in (None, len(env_fns)) or options:
-        raise BadInput("num_envs and options are for an env that is given by its id")
+    recipes = _recipes(env_fns, num_envs, options)
     root = int(np.random.SeedSequence().generate_state(1, np.uint32)[0] >> 1) if seed is None else seed
     rules = Rules(_mode(autoreset), root, _reseeds(reseed), _tasks(tasks), check)
     return PaceVectorEnv(
-        env_fns, rules, Plan.parse(plan), observation_mode, copy, deadline, trace, seeded=seed is not None
+        recipes, rules, Plan.parse(plan), observation_mode, copy, deadline, trace, seeded=seed is not None
     )
 
 
@@ -188,7 +183,15 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begins episodes: of all envs, or those in `options["reset_mask"]`; `options["tasks"]` has a task for each."""
+        """Begins episodes: of all envs, or those in `options["reset_mask"]`; `options["tasks"]` has a task for each.
+
+        Raises:
+            BadInput: envs have been sent to, and not been waited for.
+        """
+        if self._by_rows and self._port.outstanding:
+            raise BadInput(
+                "reset() while envs are stepping: fetch what they were sent with recv() or step_wait() first"
+            )
         options = dict(options) if options is not None else None
         tasks = options.pop("tasks", None) if options else None
         chosen = self._masked(options)
@@ -239,11 +242,18 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self._port.post(chosen)
 
     def recv(self, batch_size: int | None = None, timeout: float | None = None) -> tuple[Any, Any, Any, Any, Any, Any]:
-        """Waits for `batch_size` of the envs that were sent to (None: all). Returns the numbers of the envs last.
+        """Waits until `batch_size` of the envs that were sent to are ready (None: all), or for `timeout` seconds.
 
-        Observations and all else have a row per env that is ready, in the order of the envs.
+        Returns:
+            Observations, rewards, terminated and truncated, with a row for each env that is ready, in the order of the
+            envs; infos as wide as the vector; and the numbers of these envs. There may be more than were asked for.
+
+        Raises:
+            BadInput: no env has been sent to.
         """
         port = self._port
+        if not port.outstanding:
+            raise BadInput("recv() without a send(): no env has been asked to step")
         envs = port.wait(batch_size, timeout=timeout)
         chosen = np.asarray(envs, np.intp)
         infos = self._infos.read(envs, port.extras)
@@ -371,6 +381,22 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         return found
 
 
+def _recipes(given: Any, count: int | None, options: dict[str, Any]) -> list[Recipe]:
+    if isinstance(given, str) or callable(given):
+        if count is None:
+            raise BadInput(f"make_vec({given!r}) needs num_envs: how many of them?")
+        given = [given] * count
+    recipes = list(given)
+    if count not in (None, len(recipes)):
+        raise BadInput(f"num_envs={count}, but there are {len(recipes)} recipes")
+    if options and not all(isinstance(recipe, str) for recipe in recipes):
+        raise BadInput(f"make_vec knows no option {next(iter(options))!r}; options of envs are for those given by id")
+    for recipe in recipes:
+        if not isinstance(recipe, str) and not callable(recipe):
+            raise BadInput(f"{recipe!r} is no recipe: give a function that makes an env, or an id of Gymnasium")
+    return [partial(gymnasium.make, each, **options) if isinstance(each, str) else each for each in recipes]
+
+
 def _alike(a: Any, b: Any) -> bool:
     """Whether two spaces lie in the same arrays, whatever their bounds."""
     found = leaves(a, "")
@@ -403,6 +429,8 @@ def _reseeds(given: str | None) -> bool:
 def _tasks(given: Tasks | Sequence[Any] | None) -> Tasks | None:
     if given is None or callable(given):
         return given
+    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+        raise BadInput(f"tasks={given!r}; give a list of tasks, or a function of (env, episode, generator)")
     return partial(_drawn, list(given))
 
 

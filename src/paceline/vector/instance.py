@@ -32,7 +32,7 @@ class Rules:
         autoreset: When an env begins again after an episode.
         seed: Root of the seeds and tasks of episodes that begin by themselves.
         reseed: Whether these episodes get seeds of their own; otherwise the env's own stream goes on.
-        tasks: What these episodes are asked to set up; None: nothing.
+        tasks: What episodes are asked to set up that are given no task; None: nothing.
         check: Whether observations are checked against their space.
     """
 
@@ -125,7 +125,7 @@ class Instance:
         """Begins anew because somebody says so. A seeded reset makes what was before void."""
         self._over, self._step = False, 0
         self._episode = self._episode + 1 if seed is None else 0
-        answer = self._begin(seed, options, task)
+        answer = self._begin(seed, options, task if task is not None else self._task())
         return answer if seed is None else Anew(answer)
 
     def _begin(
@@ -144,15 +144,18 @@ class Instance:
         """An episode that begins by itself: its seed and its task follow from env and episode, if they have any."""
         rules = self._rules
         self._episode, self._step = self._episode + 1, 0
-        key = (self._number, self._episode)
-        seed = seed_of(rules.seed, "episode", *key) & 0x7FFFFFFF if rules.reseed else None
-        if rules.tasks is None and seed is None:
+        if rules.tasks is None and not rules.reseed:
             observation, info = self._env.reset()
             return observation, info
-        task = None
-        if rules.tasks is not None:
-            task = (rules.tasks(*key, np.random.default_rng(sequence(rules.seed, "task", *key))),)
-        return self._begin(seed, None, task)
+        seed = seed_of(rules.seed, "episode", self._number, self._episode) & 0x7FFFFFFF if rules.reseed else None
+        return self._begin(seed, None, self._task())
+
+    def _task(self) -> tuple[Any] | None:
+        """The task of this episode, if the rules have any."""
+        if self._rules.tasks is None:
+            return None
+        key = (self._number, self._episode)
+        return (self._rules.tasks(*key, np.random.default_rng(sequence(self._rules.seed, "task", *key))),)
 
     # -- steps ----------------------------------------------------------------------------------------
 
