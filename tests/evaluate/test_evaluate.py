@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from players import Counter, Meeting, NoSeat, Says
+from players import Counter, Meeting, NoSeat, Says, Unrepeatable
 
 import paceline
 from paceline.evaluate import Report, compare, evaluate
@@ -201,3 +201,17 @@ def test_reports_without_a_seed_in_common_cannot_be_compared() -> None:
         compare(made([1.0, 2.0]), made([1.0], seed=50))
     with pytest.raises(paceline.BadInput, match="A has no policy 'q'; it has p"):
         compare(made([1.0]), made([1.0]), policy_a="q")
+
+
+def test_a_policy_without_a_seat_is_mentioned() -> None:
+    report = evaluate("courier", ["random", "greedy"], episodes=1, plan=0)
+    assert any("courier has 1 seat for 2 policies: greedy never plays there" in note for note in report.notes)
+
+
+def test_policies_that_ask_somebody_else_begin_on_threads() -> None:
+    """Once they have answered they could not be moved any more: nobody may ask them again."""
+    report = evaluate(
+        Mission("meeting", Meeting, {"agents": 3}), Player("oracle", Unrepeatable), episodes=1, plan=0, agents="auto"
+    )
+    assert report.failures == []
+    assert any("thread: they are not deterministic" in note for note in report.notes), report.notes

@@ -62,9 +62,9 @@ class Pilot:
         self.plan = Plan(backend=backend, workers=workers, why=why)
         self.final = True
 
-    def begin_on(self, backend: str, workers: int) -> None:
+    def begin_on(self, backend: str, workers: int, why: str) -> None:
         """Goes where it is known to be quickest, without measuring."""
-        choice = Choice(backend, workers, "where it was quickest the last time")
+        choice = Choice(backend, workers, why)
         self.plan = _planned(choice)
         self._move(choice)
         self.final = True

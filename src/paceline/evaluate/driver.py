@@ -26,7 +26,7 @@ from paceline.evaluate.spread import Played, Spread
 from paceline.evaluate.store import Store, read_episodes
 from paceline.rollout import close_shelves
 from paceline.seeds import sequence
-from paceline.team import Player, Setting
+from paceline.team import Player, Setting, counts
 from paceline.team.device import find_device
 from paceline.team.modes import check_deadline
 from paceline.team.modes import find as find_mode
@@ -145,6 +145,19 @@ class Evaluation:
         if plan.backend not in ("auto", "inline", "thread"):
             _check_sendable(run)
         self.seats: list[list[Seat]] = survey(run)
+        self._mention_the_seatless()
+
+    def _mention_the_seatless(self) -> None:
+        """Where there are more policies than seats, somebody never plays, and whoever compares them should know."""
+        for mission, seats in zip(self.run.missions, self.seats, strict=True):
+            shares = zip(self.run.players, counts(self.run.players, len(seats)), strict=True)
+            without = [player.name for player, count in shares if count == 0 and player.share > 0]
+            if without:
+                many = f"{len(seats)} seat{'s' if len(seats) > 1 else ''} for {len(self.run.players)} policies"
+                self._notes[f"seatless {mission.name}"] = (
+                    f"{mission.name} has {many}: {', '.join(without)} never play{'s' if len(without) == 1 else ''} "
+                    "there. To compare policies, evaluate each by itself, and use `paceline compare`"
+                )
 
     def go(
         self, out: Path | None = None, resume: bool = False, verify: int = 0, about: dict[str, Any] | None = None

@@ -42,6 +42,7 @@ class Setting:
     action_limit: float | None = None
 
 
+_AS_BEFORE = "where it was quickest the last time"
 _RELEARN = 16
 _lessons: dict[tuple[Any, ...], str] = {}  # kind of team → where auto has it, in this process
 _played: dict[tuple[Any, ...], int] = {}
@@ -158,7 +159,7 @@ class Team:
 
     def _pool(self, mode: modes.Mode, mine: list[Recipe], setting: Setting) -> Pool:
         backend, workers = mode.backend, setting.workers
-        place = self._learned(setting) if backend == "auto" else ""
+        place = self._learned(mine, setting) if backend == "auto" else ""
         if mode.workers:
             workers = len(mine) if mode.workers < 0 else mode.workers
         pool = Pool(
@@ -173,13 +174,17 @@ class Team:
             trace=self._trace,
         )
         if place == "thread" and len(mine) > 1:
-            pool.begin_on("thread", len(mine))  # and not for good: if somebody draws there, auto must be able to leave
+            # And not for good: if somebody draws there, auto must be able to leave.
+            why = "they are not deterministic, so they ask somebody else, and wait" if _oracles(mine) else _AS_BEFORE
+            pool.begin_on("thread", len(mine), why)
         return pool
 
-    def _learned(self, setting: Setting) -> str:
+    def _learned(self, mine: list[Recipe], setting: Setting) -> str:
         """Where auto begins: where it ended the last time with such a team, unless that should be found out anew."""
         if setting.call_deadline is not None:
             return "process"  # there, and only there, a policy can be ended
+        if _oracles(mine):
+            return "thread"  # once they have answered they could not be moved any more
         _played[self._kind] = _played.get(self._kind, 0) + 1
         return "" if _played[self._kind] % _RELEARN == 0 else _lessons.get(self._kind, "")
 
@@ -290,6 +295,11 @@ class _Table:
             if number not in errors:
                 answers[name] = get_action(actions[row, ...], self._done)
         return dict(errors)
+
+
+def _oracles(mine: list[Recipe]) -> bool:
+    """Whether all of them answer as somebody else says, as a language model does."""
+    return not any(recipe.chairs[0].player.declares("deterministic", True) for recipe in mine)
 
 
 def _add(late: dict[Hashable, int], slow: Sequence[Hashable]) -> None:
