@@ -133,6 +133,8 @@ def _maker(module: str) -> Any:
 
 def _pettingzoo(name: str) -> str:
     """The module of an env: PettingZoo's own need no prefix, and its MPE envs live in mpe2 now."""
+    if not name:
+        raise BadInput("pz: alone names no env; write pz:family.name_vN, such as pz:mpe2.simple_spread_v3")
     tried = dict.fromkeys([name, f"pettingzoo.{name}", name.replace("mpe.", "mpe2.", 1)])
     reason = ""
     for module in tried:
