@@ -92,13 +92,15 @@ class Channel:
         Raises:
             EOFError: the other end is gone and everything it sent has been read.
         """
+        flags = _TAKE if blocking else _TAKE_NOW
         try:
-            flags = _TAKE if blocking else _TAKE_NOW
-            count, ancillary, _, _ = self.sock.recvmsg_into([self._buffer], _FD_SPACE, flags)
+            try:
+                count, ancillary, _, _ = self.sock.recvmsg_into([self._buffer], _FD_SPACE, flags)
+            except ConnectionResetError:
+                # It died with something of ours unread. The kernel says so once, before what it had said itself.
+                count, ancillary, _, _ = self.sock.recvmsg_into([self._buffer], _FD_SPACE, flags)
         except BlockingIOError:
             return None
-        except ConnectionResetError:
-            count = 0
         if count == 0:
             raise EOFError
         return self._decode(count, ancillary)

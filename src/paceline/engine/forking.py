@@ -76,17 +76,22 @@ class _Server:
         signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
         for source in (self._main, self._wake_r):
             self._poll.register(source, select.POLLIN)
+        try:
+            self._serve()
+        finally:
+            self._end_everybody()
+
+    def _serve(self) -> None:
         while True:
             ready = {fd for fd, _ in self._poll.poll()}
             if self._wake_r in ready:
                 os.read(self._wake_r, 4096)
                 self._reap()
             for line in [self._lines[fd] for fd in ready if fd in self._lines]:
-                if not self._answer(line):
+                if line.sock.fileno() >= 0 and not self._answer(line):  # else it was hung up with main's, just now
                     self._hang_up(line)
             if self._main in ready or not self._lines:
-                break
-        self._end_everybody()
+                return
 
     def _answer(self, line: _Line) -> bool:
         try:

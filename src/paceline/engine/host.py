@@ -67,6 +67,7 @@ class Host:
         self._functions: dict[int, tuple[Callable[[Any], Any], Streams]] = {}
         self.ports: dict[int, BoundPort] = {}
         self.current = -1  # the member in hand
+        self.retired = False  # nobody wants to hear of it any more: a thread that was given up in the middle of a call
         self._spans: list[tuple[str, int, float, float]] = []
 
     def handle(self, request: tuple[Any, ...]) -> tuple[Any, list[Any]]:

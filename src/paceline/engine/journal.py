@@ -108,28 +108,10 @@ class PortLog:
         self._last = [np.array(view) for view in self._samples]
         self._echoes = list(zip(self._last, self._samples, strict=True))
         self._trusted = bytearray(len(places))  # whether _last holds what the item's last run gave
-        self._in_place = False  # whether instead the outputs themselves still hold it, for everybody
         self._all, self._none = bytes([1]) * len(places), bytes(len(places))
 
     def ring(self, asked: Array | None) -> None:
         """Takes the inputs of one ring in (None: of everybody). Hot: one copy per input array."""
-        if self._in_place:
-            self.served(None)  # what stands in the outputs is about to go
-        self._take_in(asked)
-
-    def ring_here(self) -> None:
-        """The same for a round of everybody in the caller's own process, where nobody dies in the middle of it: what
-        the outputs were is not kept."""
-        self._in_place = False
-        self._trusted[:] = self._none
-        self._take_in(None)
-
-    def served_here(self) -> None:
-        """Everybody has put out what now stands in the outputs."""
-        self._in_place = True
-        self._now = self._now[0], self._none
-
-    def _take_in(self, asked: Array | None) -> None:
         count, open_ = self._now
         if count == self._capacity:
             self._make_room()
@@ -156,7 +138,6 @@ class PortLog:
             for last, now in self._echoes:
                 last[...] = now
             self._trusted[:] = self._all
-            self._in_place = False
             self._now = self._now[0], self._none
             return
         for item in items:
@@ -173,16 +154,12 @@ class PortLog:
 
     def forget(self, item: int, *, but_last: bool = False) -> None:
         """Drops an item's past. A ring that has not been answered is not past."""
-        if self._in_place:
-            self.served(None)
         steps = list(self._steps(item)) if but_last or self.is_open(item) else []
         self._begin[item] = int(steps[-1]) if steps else self._count
         self._trusted[item] &= but_last
 
     def withdraw(self, item: int) -> None:
         """The item's last ring never took place: it was given up."""
-        if self._in_place:
-            self.served(None)
         steps = self._steps(item)
         if len(steps):
             self._asked[steps[-1], item] = 0
@@ -199,8 +176,6 @@ class PortLog:
 
     def entry(self, item: int) -> Entry | None:
         """What the item has been asked and has answered."""
-        if self._in_place:
-            self.served(None)
         steps = self._steps(item)
         if self.is_open(item):
             steps = steps[:-1]

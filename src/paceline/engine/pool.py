@@ -185,7 +185,7 @@ class Pool:
             apart: One message per member instead of one per worker, so that each can be ready by itself.
         """
         crew = self._open()
-        if crew.pilot is not None:
+        if crew.pilot is not None and record:  # a read must find things as they are
             crew.pilot.begin()
         limit = self._limit(deadline)
         packed = {index: self._packed(index, args) for index, args in self._in_order(calls)}

@@ -79,7 +79,7 @@ class Port:
         self._alone: set[int] = set()  # slots whose items are rung one by one, to find the one that kills
         self._patience = Patience()
         self._ringing: dict[int, Any] = {}  # workers that answer by shared memory, by their numbers
-        self._own: list[tuple[BoundPort, list[int]]] = []  # what is to be run here, all of it
+        self._own: list[tuple[Slot, list[int]]] = []  # what is to be run here, all of it
         self._log = PortLog(method, self.inputs, self.outputs, self._rows.places)
         for item, member in enumerate(self._members):
             crew.members[member].journal.logs.append((self._log, item))
@@ -105,7 +105,7 @@ class Port:
             raise Closed("this port, or its pool, has been closed")
         if crew.pilot is not None:
             crew.pilot.begin(through_port=True)
-        items = self._everyone if members is None else self._items(members)
+        items = self._chosen(members)
         if self.outstanding and any(self._waiting[item] for item in items):
             raise BadInput("a member that is posted has not been waited for since its last post")
         if crew.called:
@@ -119,6 +119,20 @@ class Port:
         except BaseException:
             self._cancel()
             raise
+
+    def check_idle(self, members: Iterable[int] | None = None) -> None:
+        """Before inputs are written: they belong to whoever has been posted.
+
+        Raises:
+            BadInput: one of these members (None: anybody) is waited for, or is not bound to this port.
+        """
+        if self.outstanding and any(self._waiting[item] for item in self._chosen(members)):
+            raise BadInput("a member that is posted has not been waited for since its last post")
+        if members is not None:
+            self._items(members)
+
+    def _chosen(self, members: Iterable[int] | None) -> list[int]:
+        return self._everyone if members is None else self._items(members)
 
     def wait(self, min_ready: int | None = None, *, timeout: float | None = None, outcomes: bool = False) -> list[int]:
         """Waits for `min_ready` of the posted members (None: all of them), or for `timeout` seconds.
@@ -151,12 +165,12 @@ class Port:
         """
         home = self._home()
         if home is None:
-            self.post()
-            return self.wait()
+            return self._post_and_wait()
         try:
-            self._waiting[:] = self._ones  # first, so that whoever interrupts us from here on finds everybody suspect
-            self.outstanding = len(self._members)
-            self._log.ring_here()
+            with UNINTERRUPTED:
+                self._waiting[:] = self._ones
+                self.outstanding = len(self._members)
+                self._log.ring(None)
             nothing_to_tell = home.serve_everyone()
             if nothing_to_tell:
                 self._close_round()
@@ -165,10 +179,19 @@ class Port:
             raise
         return self._members.copy() if nothing_to_tell else self.wait()
 
+    def _post_and_wait(self) -> list[int]:
+        self.post()
+        try:
+            return self.wait()
+        except KeyboardInterrupt:  # nobody will come back for it
+            if self.outstanding:
+                self._cancel()
+            raise
+
     def _close_round(self) -> None:
         self.extras, self.errors = {}, {}
         with UNINTERRUPTED:
-            self._log.served_here()
+            self._log.served(None)
             self._waiting[:] = self._zeros
             self.outstanding = 0
             self._look_at_journals()
@@ -298,18 +321,18 @@ class Port:
             worker = slot.worker
             if worker is not None and worker.rings and not slot.busy and self._crew.trace is None:
                 if everyone and worker.backend == "inline":
-                    self._own.append((worker.ports[self._number], mine))  # in `_help`, in one go
+                    self._own.append((slot, mine))  # in `_help`, in one go
                 else:
-                    self._mark_as_asked(mine)
+                    self._mark_as_asked(mine, everyone)
                 publish()
                 worker.ring()
                 self._ringing[slot.number] = worker
             else:
                 self._crew.submit(slot, self._request(mine))
 
-    def _mark_as_asked(self, items: list[int]) -> None:
+    def _mark_as_asked(self, items: list[int], everyone: bool) -> None:
         first, last = items[0], items[-1]
-        if last - first == len(items) - 1:  # members are placed in blocks
+        if everyone and last - first == len(items) - 1:  # in order, and in a block
             self._asked_bytes[first : last + 1] = self._ones[first : last + 1]
             return
         for item in items:
@@ -335,8 +358,8 @@ class Port:
     def _help(self) -> None:
         """Does first what is to be done here; the workers are busy meanwhile."""
         while self._own:
-            bound, items = self._own.pop(0)
-            if bound.serve_everyone():
+            slot, items = self._own.pop(0)
+            if slot.worker.ports[self._number].serve_everyone():
                 for item in items:
                     self._state_bytes[item] = READY
         for worker in self._ringing.values():
@@ -557,9 +580,14 @@ class Port:
     def lost(self, slot: Slot, dead: Any, victim: Request | None, verdict: Verdict | None) -> None:
         """A worker has died: whoever it had in hand is blamed (if anybody is to be), and given up after many tries."""
         self._ringing.pop(slot.number, None)
-        for item in self._everyone:  # what has been answered belongs to the past that is replayed
-            if self._waiting[item] and self._state_bytes[item] and self.slot_of(item) == slot.number:
-                self._absorb(item)
+        self._own = [(other, items) for other, items in self._own if other is not slot]
+        for item in self._everyone:
+            if not self._waiting[item] or not self._state_bytes[item] or self.slot_of(item) != slot.number:
+                continue
+            if self._unheard(item, self._state_bytes):
+                self._state_bytes[item] = IDLE  # what it had to say has died with its worker
+            else:
+                self._absorb(item)  # what has been answered belongs to the past that is replayed
         suspects = self._suspects(slot, dead, victim)
         if len(suspects) != 1:
             self._alone.add(slot.number)

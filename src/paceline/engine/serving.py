@@ -91,7 +91,7 @@ class BoundPort:
         before: Any = None
         end = 0.0
         for item, seat, function, views in self._items:
-            if not asked[item]:
+            if not asked[item] or host.retired:
                 continue
             asked[item] = 0
             if not quiet[item]:
@@ -126,6 +126,8 @@ class BoundPort:
             try:
                 results.append(function(*views))
             except BaseException as error:
+                if host.interrupted_by(error):
+                    raise
                 results.append(_Raised(error))
         if host.isolation.quiet_since(before) and all(result is None for result in results):
             return True
@@ -134,6 +136,9 @@ class BoundPort:
 
     def _vouch(self, group: list[tuple[int, Seat, Any]], before: Any) -> None:
         host, state = self._host, self._state
+        if host.retired:
+            group.clear()
+            return
         if not host.isolation.quiet_since(before):
             self._disown(group)
         for item, seat, result in group:
@@ -167,6 +172,8 @@ class BoundPort:
         except BaseException as error:
             result = _Raised(error)
         host.span(method, seat.index, start)
+        if host.retired:
+            return
         self._quiet[item] = method in seat.streams.quiet and not seat.streams.isolated and not host.traced
         if result is None:
             self._state[item] = READY
@@ -181,9 +188,10 @@ class BoundPort:
         return self._host.success(seat, result, False, prior)
 
     def _report(self, item: int, result: Result) -> None:
+        # The state first: main may hear at once, set it back, and have the item run again.
+        self._state[item] = NEWS
         if self._host.tell is not None:
             self._host.tell((self._number, item, result))
-        self._state[item] = NEWS
 
 
 def _read_only(array: Any) -> Any:

@@ -88,7 +88,8 @@ class ThreadWorker:
     kill_the_hung = kill
 
     def abandon(self) -> None:
-        """Lets the thread end after the call in hand; nobody waits for it."""
+        """Lets the thread end after the call in hand; nobody waits for it, and it says nothing of it any more."""
+        self._host.retired = True
         self._inbox.put(None)
 
     def say_goodbye(self) -> None:

@@ -24,6 +24,8 @@ from paceline.vector.leaves import Array, Writer, assembled, leaves
 
 Recipe = Callable[[], gymnasium.Env[Any, Any]]
 
+_SNAPSHOT_EVERY = 5000  # steps: to replay so many takes less than a second, to save an env as long as a few of them
+
 
 def make_vec(
     env_fns: Sequence[Recipe | str] | Recipe | str,
@@ -98,6 +100,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             seed=rules.seed,
             isolate=plan.isolate,
             deadline=deadline,
+            snapshot_every=_SNAPSHOT_EVERY,
             trace=trace,
         )
         try:
@@ -210,12 +213,14 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         if not self._by_rows:
             self.step_async(actions)
             return self.step_wait()
+        self._port.check_idle()
         self._put(actions, None)
         return self._outcome(self._port.round())
 
     def step_async(self, actions: Any) -> None:
         """Asks every env to step; `step_wait` gives what came out."""
         if self._by_rows:
+            self._port.check_idle()
             self._put(actions, None)
             self._port.post()
         else:
@@ -238,6 +243,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         if not self._by_rows:
             raise BadInput("send and recv need spaces that come down to arrays; use step")
         chosen = list(range(self.num_envs)) if envs is None else [int(env) for env in envs]
+        self._port.check_idle(chosen)
         self._put(actions, chosen)
         self._port.post(chosen)
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.utils import EzPickle
 from gymnasium.vector import AutoresetMode
 
 from paceline.engine import Anew
 from paceline.seeds import seed_of, sequence
-from paceline.vector.infos import HEAD, SENT, TAIL, InfoWriter, Schema
+from paceline.vector.infos import CELLS, HEAD, SENT, TAIL, InfoWriter, Schema
 from paceline.vector.leaves import Array, Writer, leaves, reader
+from paceline.vector.saving import begins_afresh, pickled
 
 Tasks = Callable[[int, int, np.random.Generator], Any]
 """(env, episode, generator) → the task of that episode."""
@@ -103,10 +102,10 @@ class Instance:
         self._single = len(actions) == 1
         self._writer = Writer(seen, self._env.observation_space, f"env {number}", rules.check)
         self._usual = self._writer.usual if self._single else None
-        self._savable = _can_be_saved(self._env)
-        if rules.reseed or self._savable:
-            # Only then, because the engine takes whoever has these two for one that can be saved.
-            self.snapshot, self.restore = self._save, self._go_on_from
+        self._begins_afresh = begins_afresh(self._env)
+        if pickled(self._env) is not None:
+            # Only then: the engine takes whoever has this, and `restore`, for one that can be saved.
+            self.snapshot = self._save
 
     def about(self) -> dict[str, Any]:
         """What the vector needs to know of it."""
@@ -126,7 +125,7 @@ class Instance:
         self._over, self._step = False, 0
         self._episode = self._episode + 1 if seed is None else 0
         answer = self._begin(seed, options, task if task is not None else self._task())
-        return answer if seed is None else Anew(answer)
+        return Anew(answer) if seed is not None and self._begins_afresh else answer
 
     def _begin(
         self, seed: int | None, options: dict[str, Any] | None = None, task: tuple[Any] | None = None
@@ -192,7 +191,7 @@ class Instance:
         if number != mine.schema or number == SENT:
             mine.set_schema(number, len(infos[0]) if number > 0 else 0)
         told = infos if number == SENT else None
-        if self._rules.reseed and self._step == 0:
+        if self._rules.reseed and self._step == 0 and self._begins_afresh:
             return Anew(told, state=("episode", self._episode))
         return told
 
@@ -235,6 +234,7 @@ class Instance:
 
     def ask(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls a method of the env, or gives an attribute."""
+        self._begins_afresh = False  # what was done to it has to be done again, whatever seeds come after it
         found = self._env.get_wrapper_attr(name)
         return found(*args, **kwargs) if callable(found) else found
 
@@ -249,6 +249,7 @@ class Instance:
 
     def put(self, name: str, value: Any) -> None:
         """Sets an attribute of the env."""
+        self._begins_afresh = False
         self._env.set_wrapper_attr(name, value)
 
     def close(self) -> None:
@@ -256,39 +257,20 @@ class Instance:
         self._env.close()
 
     def _save(self) -> Any:
-        if not self._savable:
-            raise TypeError(f"env {self._number} cannot be saved")  # its episodes begin with seeds of their own
-        return "whole", pickle.dumps(self._env, 5), self._over, self._episode, self._step
+        packed = pickled(self._env)
+        if packed is None:
+            raise TypeError(f"env {self._number} cannot be saved as it is now")
+        return "whole", packed, self._over, self._episode, self._step, self._infos, self._begins_afresh
 
-    def _go_on_from(self, state: Any) -> None:
+    def restore(self, state: Any) -> None:
+        """Goes on from a snapshot, or from the beginning of an episode."""
         if state[0] == "whole":
-            _, packed, self._over, self._episode, self._step = state
+            _, packed, self._over, self._episode, self._step, self._infos, self._begins_afresh = state
             self._env.close()
             self._env = pickle.loads(packed)
             return
         # The last run began this episode, or ended the one before it: either way, begin it again.
         self._episode = state[1] - 1
         self._over = False
-        self._begin_again()
-
-
-def _can_be_saved(env: Any) -> bool:
-    """Whether a pickle of the env is the env. What is built anew when it is unpickled has lost its state."""
-    layer = env
-    while layer is not None:
-        if isinstance(layer, EzPickle):
-            return False
-        layer = getattr(layer, "env", None)
-    try:
-        return _spelled_out(pickle.loads(pickle.dumps(env, 5))) == _spelled_out(env)
-    except Exception:
-        return False
-
-
-def _spelled_out(env: Any) -> bytes:
-    """A pickle that says everything as often as it occurs: it does not depend on which equal parts are one object."""
-    written = io.BytesIO()
-    pickler = pickle.Pickler(written, 5)
-    pickler.fast = True
-    pickler.dump(env)
-    return written.getvalue()
+        _, info = self._begin_again()
+        self._infos.write(info, np.zeros(CELLS))  # what its numbers mean may still be asked
