@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from functools import partial
 from typing import Any
 
@@ -116,3 +120,71 @@ def test_an_interrupted_round_is_void() -> None:
             port.round()
             other.round()
             assert port.outputs["place"].tobytes() == other.outputs["place"].tobytes()
+
+
+class Adds:
+    """Adds up what it is given."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+
+    def row(self, order: np.ndarray, out: np.ndarray) -> Any:
+        if int(order) == 5:
+            time.sleep(0.3)
+        self.total += float(order)
+        out[...] = self.total
+        return "said" if int(order) == 7 else None
+
+    def look(self) -> float:
+        return self.total
+
+
+def test_a_part_that_is_not_in_order_is_that_part(backend: str) -> None:
+    with Pool([Adds] * 6, backend=backend, workers=2) as pool:
+        port = pool.port("row", *ORDER)
+        port.inputs["order"][:] = 1
+        port.round()
+        port.post([0, 5, 1, 3])
+        assert port.wait() == [0, 1, 3, 5]
+        assert pool.call("look") == {0: 2, 1: 2, 2: 1, 3: 2, 4: 1, 5: 2}
+
+
+def test_after_ctrl_c_nobody_of_before_takes_part() -> None:
+    """A thread cannot be ended: the one that was given up must leave the rows of the next round alone."""
+    with Pool([Adds] * 4, backend="thread", workers=2) as pool:
+        port = pool.port("row", *ORDER)
+        port.inputs["order"][:] = 5
+        threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()
+        with pytest.raises(KeyboardInterrupt):
+            port.round()
+        for turn in range(1, 5):
+            port.inputs["order"][:] = 10
+            port.round()
+            assert port.outputs["out"].tolist() == [10.0 * turn] * 4
+
+
+def test_rows_are_the_callers_to_change() -> None:
+    with Pool([partial(Walker, n) for n in range(3)], workers=2, placement=[0, 0, 0]) as pool:
+        port = pool.port("step_row", *WALK)
+        for turn in range(3):
+            port.inputs["move"][:] = turn
+            port.round()
+            port.outputs["place"][:] = 0.0
+        pool.move([1, 1, 0])
+        assert pool.call("where")[0].any()
+
+
+def test_what_was_said_before_a_death_is_heard() -> None:
+    """With a message to the dead one unread, the kernel reports that first, and only then what it had said."""
+    with Pool([Adds] * 3, backend="process", workers=1) as pool:
+        port = pool.port("row", *ORDER, members=[0, 1])
+        port.inputs["order"][:] = 1
+        port.round()
+        port.inputs["order"][:] = [7, 5]
+        port.post()
+        time.sleep(0.15)
+        pool.post("look", {2: ()})
+        os.kill(pool.workers[0].pid, signal.SIGKILL)
+        assert port.wait() == [0, 1]
+        assert port.extras == {0: "said"}
+        assert port.outputs["out"].tolist() == [8.0, 6.0]

@@ -1,0 +1,136 @@
+"""Envs that a pickle, or a seed, does not bring back whole: they are replayed, and nothing shows."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from envs import Count
+from gymnasium import spaces
+from gymnasium.wrappers import NormalizeObservation
+
+from paceline import BadInput
+from paceline.vector import make_vec
+from paceline.vector.saving import begins_afresh, pickled
+
+
+class Plain(gymnasium.Env[Any, Any]):
+    """Counts by its gain."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.gain, self.count, self.secret = 1.0, 0.0, [0]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.count = 0.0
+        return np.array([self.count]), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.count += self.gain
+        return np.array([self.count]), 0.0, False, self.count >= 20, {"count": self.count}
+
+
+class Forgetting(Plain):
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "secret": None}
+
+
+class Configured(Plain):
+    def __reduce__(self) -> Any:
+        return Configured, ()
+
+
+class Shared(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        world = bytes(1 << 20)
+        self.things = [[world] for _ in range(600)]
+
+
+class Holds(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = Forgetting()
+
+
+@pytest.mark.parametrize("kind", [Forgetting, Configured, Shared, Holds])
+def test_a_pickle_that_may_lack_something_is_none(kind: Any) -> None:
+    assert pickled(Plain()) is not None
+    assert pickled(kind()) is None
+
+
+def test_envs_of_gymnasium_can_be_saved_and_those_of_mujoco_not() -> None:
+    assert pickled(gymnasium.make("CartPole-v1")) is not None
+    assert pickled(gymnasium.make("Ant-v5")) is None
+
+
+def test_a_set_whose_order_matters_is_seen_when_it_is_saved() -> None:
+    env: Any = Plain()
+    env.free = set(range(1000, 0, -7))
+    env.free -= {value for value in env.free if value % 3}
+    env.free |= set(range(64))
+    packed = pickled(env)
+    assert packed is None or list(env.free) == list(pickle.loads(packed).free)
+
+
+def test_wrappers_that_remember_do_not_begin_afresh() -> None:
+    assert begins_afresh(gymnasium.make("CartPole-v1"))
+    assert not begins_afresh(NormalizeObservation(gymnasium.make("CartPole-v1")))
+
+
+def played(make: Any, plan: Any, *, kill: bool = False, gain: float | None = None, **options: Any) -> list[Any]:
+    with make_vec(make, 2, plan=plan, seed=1, **options) as envs:
+        envs.reset()
+        if gain is not None:
+            envs.set_attr("gain", gain)
+        seen = []
+        for turn in range(12):
+            if turn == 4:
+                envs.reset(seed=3)
+            if kill and turn in (4, 9):
+                for worker in envs.pool.workers:
+                    os.kill(worker.pid, signal.SIGKILL)
+            observations, _, _, _, infos = envs.step(envs.action_space.sample() * 0)
+            seen.append((observations.tolist(), infos["count"].tolist() if "count" in infos else None))
+        return seen
+
+
+@pytest.mark.parametrize("options", [{}, {"reseed": "episode"}])
+@pytest.mark.parametrize("make", [Plain, Forgetting])
+def test_what_was_set_outlives_a_seed_and_a_death(make: Any, options: dict[str, Any]) -> None:
+    assert played(make, 1, kill=True, gain=7.0, **options) == played(make, 0, gain=7.0, **options)
+
+
+def test_what_a_wrapper_remembers_outlives_a_seed_and_a_death() -> None:
+    def make() -> Any:
+        return NormalizeObservation(gymnasium.make("Pendulum-v1"))
+
+    actions = np.zeros((2, 1), np.float32)
+    with make_vec(make, 2, plan=1, seed=1) as envs, make_vec(make, 2, plan=0, seed=1) as here:
+        for turn in range(10):
+            if turn in (0, 5):
+                assert envs.reset(seed=turn)[0].tobytes() == here.reset(seed=turn)[0].tobytes()
+            if turn in (5, 8):
+                os.kill(envs.pool.workers[0].pid, signal.SIGKILL)
+            assert envs.step(actions)[0].tobytes() == here.step(actions)[0].tobytes()
+
+
+def test_a_refused_action_changes_nothing() -> None:
+    with make_vec(partial(Count, 0), 2, plan=0) as envs, make_vec(partial(Count, 0), 2, plan=0) as other:
+        for each in (envs, other):
+            each.reset(seed=1)
+            each.send(np.zeros(2, np.int64))
+        with pytest.raises(BadInput, match="has not been waited for"):
+            envs.send(np.ones(1, np.int64), [0])
+        with pytest.raises(BadInput, match="has not been waited for"):
+            envs.step(np.ones(2, np.int64))
+        assert envs.recv()[0].tobytes() == other.recv()[0].tobytes()
