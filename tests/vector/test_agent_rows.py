@@ -113,3 +113,18 @@ def test_ppo_shares_one_policy_among_the_agents() -> None:
     assert envs.get_attr("agents", [0, 3]) == [["agent_0", "agent_1"]] * 2
     assert envs.env_method("get_wrapper_attr", "render_mode", indices=[0, 3]) == [None, None]
     envs.close()
+
+
+def test_who_leaves_early_has_a_last_observation_too() -> None:
+    envs = as_sb3(agent_rows(meeting, 1, plan=0, autoreset="SameStep"))
+    envs.seed(1)
+    envs.reset()
+    for turn in range(1, 7):
+        seen, _, dones, infos = envs.step(np.ones(4, np.int64))
+        if turn == 3:
+            assert dones.tolist() == [False, True, False, False]
+            assert infos[1]["terminal_observation"].tobytes() == seen[1].tobytes()
+            assert infos[1]["name"] == "agent_1"
+    assert dones.tolist() == [True, False, False, True]
+    assert "terminal_observation" not in infos[1]
+    envs.close()

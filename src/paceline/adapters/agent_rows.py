@@ -133,7 +133,7 @@ class AgentRows(VectorEnv[Any, Any, Any]):
         for env in np.flatnonzero(said.get("_final_obs", [])):  # what else is there is of the next episode
             final = said["final_obs"][env]
             rewards[env], ended[env], cut[env] = final["rewards"], final["ended"], final["cut"]
-            self._add_finals(infos, int(env), final["seen"])
+            self._add_finals(infos, int(env), final)
         self._add_told(infos, said.get("final_info", {}), lambda info: {"final_info": info})
         return _joined(rows["seen"]), rewards.ravel(), ended.ravel() != 0, cut.ravel() != 0, infos
 
@@ -176,10 +176,12 @@ class AgentRows(VectorEnv[Any, Any, Any]):
             for agent, info in said["agents"][env]:
                 self._add_info(infos, form(info), int(env) * len(self.agents) + self.agents.index(agent))
 
-    def _add_finals(self, infos: dict[str, Any], env: int, rows: Any) -> None:
+    def _add_finals(self, infos: dict[str, Any], env: int, final: Any) -> None:
+        """What those saw last who played to the end; the others' last rows were told when their part was over."""
         batch = batch_space(self.single_observation_space, len(self.agents))
-        for place, seen in enumerate(iterate(batch, rows)):
-            self._add_info(infos, {"final_obs": seen}, env * len(self.agents) + place)
+        for place, seen in enumerate(iterate(batch, final["seen"])):
+            if final["alive"][place]:
+                self._add_info(infos, {"final_obs": seen}, env * len(self.agents) + place)
 
 
 def _parallel(env: Any) -> Any:

@@ -55,7 +55,7 @@ def _vec_env(base: Any) -> Any:
 
         def step_wait(self) -> tuple[Any, Any, Any, list[dict[str, Any]]]:
             observations, rewards, ended, cut, infos = self.envs.step_wait()
-            told = [_told(infos, env, bool(ended[env]), bool(cut[env])) for env in range(self.num_envs)]
+            told = [_told(infos, observations, env, bool(ended[env]), bool(cut[env])) for env in range(self.num_envs)]
             return observations, rewards.astype(np.float32), ended | cut, told
 
         def close(self) -> None:
@@ -94,9 +94,17 @@ def info_of(infos: dict[str, Any], env: int) -> dict[str, Any]:
     return found
 
 
-def _told(infos: dict[str, Any], env: int, ended: bool, cut: bool) -> dict[str, Any]:
+def _told(infos: dict[str, Any], observations: Any, env: int, ended: bool, cut: bool) -> dict[str, Any]:
     info = info_of(infos, env)
     final, last = info.pop("final_obs", None), info.pop("final_info", None)
     if not (ended or cut):
         return {**info, "TimeLimit.truncated": False}
+    if final is None:  # an agent's part is over before its env's: what it sees now is what it saw last
+        final, last = _row(observations, env), info
     return {**(last or {}), "terminal_observation": final, "TimeLimit.truncated": cut and not ended}
+
+
+def _row(batch: Any, env: int) -> Any:
+    if isinstance(batch, dict):
+        return {key: _row(part, env) for key, part in batch.items()}
+    return tuple(_row(part, env) for part in batch) if isinstance(batch, tuple) else np.array(batch[env])

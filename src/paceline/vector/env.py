@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -91,12 +92,13 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             raise BadInput("a vector needs at least one env")
         self.num_envs, self.copy, self.seed = len(env_fns), copy, rules.seed
         self._rules, self._seeded, self._begun = rules, seeded, False
+        self._helps = plan.helps
         workers = plan.workers if plan.workers is not None or plan.backend != "inline" else 1
         self.pool = Pool(
             [partial(Instance, make, number, rules) for number, make in enumerate(env_fns)],
             backend=plan.backend,
             workers=workers,
-            placement=self._with_help(workers) if plan.helps else None,
+            placement=self._with_help(plan, workers) if plan.helps else None,
             seed=rules.seed,
             isolate=plan.isolate,
             deadline=deadline,
@@ -109,9 +111,11 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             self.pool.close()
             raise
 
-    def _with_help(self, workers: int | None) -> list[int]:
-        if not workers:
-            raise BadInput("Plan(helps=True) needs a number of workers beside the caller")
+    def _with_help(self, plan: Plan, workers: int | None) -> list[int]:
+        if not workers or plan.backend == "auto" or plan.isolate:
+            raise BadInput(
+                "Plan(helps=True) needs a backend and a number of workers beside the caller, and is not isolate=True"
+            )
         return spread(self.num_envs, workers, self.num_envs // (workers + 1))
 
     def _open(self, observation_mode: str | tuple[Any, Any]) -> None:
@@ -321,7 +325,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
     @property
     def plan(self) -> Plan:
         """Where the envs live, and why."""
-        return self.pool.plan
+        return replace(self.pool.plan, helps=True) if self._helps else self.pool.plan
 
     # -- small things ---------------------------------------------------------------------------------
 
