@@ -300,6 +300,9 @@ def test_missions_policies_and_describe(capsys: pytest.CaptureFixture[str]) -> N
     code, out, err = told(capsys, "describe", "nothing")
     assert (code, out) == (2, "")
     assert "there is no mission 'nothing'" in err
+    code, out, err = told(capsys, "describe", "paceline.rollout:Rollout")
+    assert (code, out) == (2, "")
+    assert "paceline.rollout:Rollout makes no environment" in err
 
 
 def test_an_episode_is_watched_where_there_is_no_terminal(desk: Path) -> None:

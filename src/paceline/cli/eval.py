@@ -111,7 +111,7 @@ def evaluate(
     ] = None,
     save: Annotated[bool, typer.Option("--save/--no-save", help="Whether results are kept.")] = True,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a run that was interrupted.")] = None,
-    verify: Annotated[int, typer.Option(metavar="K", help="Play K episodes again here, and compare.")] = 0,
+    verify: Annotated[int, typer.Option(metavar="K", min=0, help="Play K episodes again here, and compare.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be played, and for how long.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
     as_csv: Annotated[

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from paceline.errors import BadInput
+
 _JSON = typer.Option("--json", help="Print JSON, and nothing else.")
 
 
@@ -58,19 +60,33 @@ def describe(name: Annotated[str, typer.Argument(metavar="NAME", help="A mission
 def _describe_mission(mission: Any) -> None:
     from paceline.rollout import Rollout
 
-    rollout = Rollout(mission, 0, 0)
     try:
-        seats = rollout.seats()
-    finally:
-        rollout.close()
+        rollout = Rollout(mission, 0, 0)
+        try:
+            seats = rollout.seats()
+        finally:
+            rollout.close()
+    except BadInput:
+        raise
+    except Exception as error:  # a policy, say, or a function that needs arguments
+        raise BadInput(f"{mission.name} makes no environment: {type(error).__name__}: {error}") from error
     print(f"mission {mission.name}: {mission.about or 'no description'}")
-    options = ", ".join(f"{key}={value!r}" for key, value in mission.options.items())
+    options = ", ".join(f"{key}={value!r}" for key, value in _options(mission).items())
     print(f"  options       {options or 'as the environment has them'}")
     print(
         f"  seats         {len(seats)}: {', '.join(seat.agent for seat in seats[:6])}{' …' if len(seats) > 6 else ''}"
     )
     print(f"  observations  {seats[0].observation_space}")
     print(f"  actions       {seats[0].action_space}")
+
+
+def _options(mission: Any) -> dict[str, Any]:
+    """What can be set, and what it is if it is not; as far as the maker of the environment says so."""
+    try:
+        parameters = inspect.signature(mission.make).parameters.values()
+    except (TypeError, ValueError):
+        return dict(mission.options)
+    return {**{p.name: p.default for p in parameters if p.default is not p.empty}, **mission.options}
 
 
 def _list(found: dict[str, str], as_json: bool, more: str) -> None:

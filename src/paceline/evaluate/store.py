@@ -105,7 +105,10 @@ def read_episodes(path: Path) -> dict[tuple[str, int], Episode]:
 
 def read_report(path: Path) -> Report:
     """The report of a run, complete or not, from what is on disk."""
-    identity = read_plan(path)["identity"]
+    plan = read_plan(path)
+    if "identity" not in plan:
+        raise BadInput(f"{path} is no run of an evaluation: its plan.json does not say what was played")
+    identity = plan["identity"]
     done = read_episodes(path)
     order = [(mission["name"], index) for mission in identity["missions"] for index in range(identity["episodes"])]
     episodes = [done[key] for key in order if key in done]
