@@ -84,8 +84,8 @@ class _Plain(pickle.Pickler):
             raise pickle.PicklingError(f"{kind} is not there in another process")
         if isinstance(part, EzPickle):
             raise pickle.PicklingError("built anew when it is unpickled")
-        if kind.__module__.partition(".")[0] not in _KNOWN and any(
-            getattr(kind, way, None) is not getattr(object, way, None) for way in _OWN_WAYS
-        ):
+        root = kind.__module__.partition(".")[0]
+        known = root in _KNOWN or root.startswith("_cython")  # functions of NumPy's generators
+        if not known and any(getattr(kind, way, None) is not getattr(object, way, None) for way in _OWN_WAYS):
             raise pickle.PicklingError(f"{kind} has a way of its own")
         return NotImplemented
