@@ -151,3 +151,15 @@ def test_what_cannot_cross_at_all_is_told_in_words() -> None:
         got = wire.unpack_error(wire.pack_error(error))
         assert type(got) in (type(error), RemoteError)
         assert name in repr(got) or name in str(got)
+
+
+def test_what_was_said_before_the_end_is_received_also_if_our_last_word_was_not_read() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    here, there = Channel(ours), Channel(theirs)
+    there.send_blocking("the last words")
+    here.send(encode("never read"))
+    there.close()
+    assert here.receive() == "the last words"
+    with pytest.raises(EOFError):
+        here.receive()
+    here.close()

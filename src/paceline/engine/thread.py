@@ -77,7 +77,8 @@ class ThreadWorker:
 
     def listen(self, until: Callable[[], bool] | None) -> None:
         """Asks the thread to wake the caller when it has run rows and `until` holds; None: not any more."""
-        self._until, self.knocked = until, False
+        with _something_done:
+            self._until, self.knocked = until, False
 
     def busy_since(self) -> float | None:
         return None
@@ -122,8 +123,9 @@ class ThreadWorker:
         until = self._until
         if until is not None and until():
             with _something_done:
-                self.knocked = True
-                _something_done.notify_all()
+                if self._until is until:  # else whoever listened has gone, and the next to wait would be woken for ever
+                    self.knocked = True
+                    _something_done.notify_all()
 
     def _mark(self, member: int) -> None:
         IN_FLIGHT[threading.get_ident()] = member
