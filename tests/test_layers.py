@@ -15,7 +15,7 @@ import paceline
 
 PACKAGE = Path(paceline.__file__).parent
 
-DATA = frozenset({"types", "roles", "seeds", "errors"})
+DATA = frozenset({"types", "roles", "seeds", "errors", "settings"})
 ENGINE = DATA | {"engine"}
 LOOP = ENGINE | {"rollout", "team"}
 JOBS = frozenset({"evaluate", "vector", "collect", "groups", "train"})
@@ -24,18 +24,19 @@ ALL = LOOP | JOBS | PIECES | {"catalog", "doctor", "testing"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     **dict.fromkeys(DATA, frozenset()),
+    "settings": frozenset({"errors"}),
     "engine": frozenset({"errors", "seeds"}),
     "rollout": ENGINE,
     "team": ENGINE,
     **dict.fromkeys(JOBS, LOOP | {"catalog"}),
     "learning": DATA,
     "worlds": DATA,
-    "policies": DATA,
+    "policies": DATA | {"worlds"},  # a solver knows the rules of what it solves
     "adapters": ALL - {"catalog", "doctor", "testing", "report"},
     "catalog": LOOP | {"worlds", "policies", "adapters"},
     "report": ENGINE | JOBS,
     "doctor": ENGINE | {"catalog", "testing"},
-    "testing": ENGINE,
+    "testing": ENGINE | {"worlds", "policies"},
     "__init__": ALL,
     "cli": ALL | {"__init__"},
     "__main__": frozenset({"cli"}),

@@ -1,8 +1,8 @@
-"""What users write: the shapes that Paceline expects of a policy."""
+"""What users write: the shapes that Paceline expects of a policy, and of an environment that speaks text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -45,3 +45,38 @@ class BatchPolicy(Protocol):
             mask: Which rows are asked.
             rngs: A `numpy.random.Generator` per row; draw from a row's own only, and only if it is asked.
         """
+
+
+@runtime_checkable
+class TextEnv(Protocol):
+    """A world that is played in words; it is built by a factory, `factory(env_config)`, in the worker where it lives.
+
+    Everything random follows from the seed of `reset`; the global generators are not touched. An environment may also
+    have:
+
+    - `action_lookup`: number → name of the actions; then names are looked up before `step`, and unknown ones are
+      invalid. None, or no such attribute: `step` is given the text itself.
+    - `layout(config, seed, mode)`, a class or static method: the dear part of a reset as a picklable value. It is made
+      once for a group, in any worker, and given to `reset(seed=…, mode=…, layout=…)` of each member.
+    - `snapshot() -> state` and `restore(state)`, and `close()`.
+    """
+
+    def reset(self, seed: int, mode: str = "train") -> Any:
+        """Begins an episode, and gives the first state: text, or an RGB array."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, Mapping[str, Any]]:
+        """Carries one action out; gives the state, the reward, whether it is over, and an info with `success`."""
+
+    def render(self) -> Any:
+        """Gives the state as it is shown."""
+
+
+@runtime_checkable
+class TextPolicy(Protocol):
+    """A mind that answers in words. `answer` may also be a plain function; then it is run in a thread.
+
+    It may have `close()`, plain or a coroutine.
+    """
+
+    def answer(self, turn: Any) -> Awaitable[Any]:
+        """Answers a `types.Turn` with a `types.Reply`, or just its text."""

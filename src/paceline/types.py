@@ -117,3 +117,53 @@ class Episode:
     def name(self) -> str:
         """How a user names it: MISSION/INDEX."""
         return f"{self.mission}/{self.index}"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One question to a policy of text: what an environment shows now, and everything said so far.
+
+    Attributes:
+        env_id: Which environment asks.
+        group_id: Its group; the members of a group begin alike.
+        tag: The name of its kind in the configuration.
+        env_type: Its kind: "sokoban", "countdown" …
+        number: Which turn of the trajectory, from 0.
+        state: What the environment shows, as text.
+        actions_left: How many actions the trajectory still has.
+        messages: The conversation as chat messages, the last one being the question.
+        seed: For sampling: it follows from (run, environment, turn), so the order of arrival does not matter.
+        images: What the environment shows, if it shows pictures.
+    """
+
+    env_id: int
+    group_id: int
+    tag: str
+    env_type: str
+    number: int
+    state: str
+    actions_left: int
+    messages: tuple[Mapping[str, Any], ...] = ()
+    seed: int = 0
+    images: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a policy of text says to a turn.
+
+    Attributes:
+        text: The whole answer.
+        finish_reason: "stop", or "length" if the answer was cut off: data, not a failure.
+        prompt_tokens: As the endpoint counts them; 0 if nobody counted.
+        completion_tokens: The same for the answer.
+        retries: How often the question had to be asked again.
+        extra: What else came with it (log-probabilities, token ids).
+    """
+
+    text: str
+    finish_reason: str = "stop"
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    retries: int = 0
+    extra: Mapping[str, Any] = field(default_factory=dict)

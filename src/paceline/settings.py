@@ -1,0 +1,57 @@
+"""What users configure: frozen, checked when it is read, with errors that name the key.
+
+mapping (dict, OmegaConf, YAML) ── read ──► a Settings object, or one BadInput that lists every wrong key
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from paceline.errors import BadInput
+
+
+class Settings(BaseModel):
+    """A frozen set of named values. Unknown keys are refused: a misspelt option must not be a silent default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any] | None, where: str) -> Self:
+        """Checks `values` and gives the settings.
+
+        Args:
+            values: Key → value; None means all defaults.
+            where: How an error names the place, "custom_envs.Sokoban.env_config" say.
+        """
+        if isinstance(values, cls):
+            return values
+        if values is not None and not isinstance(values, Mapping):
+            raise BadInput(f"{where} is {_short(values)}; expected a mapping of {', '.join(cls.model_fields)}")
+        try:
+            return cls.model_validate(dict(values or {}))
+        except ValidationError as error:
+            raise BadInput("; ".join(_faults(error, where, cls))) from None
+
+
+def _faults(error: ValidationError, where: str, cls: type[BaseModel]) -> Iterator[str]:
+    for fault in error.errors():
+        path = ".".join(str(part) for part in (where, *fault["loc"]))
+        if fault["type"] == "extra_forbidden":
+            yield f"{path} is not known{_hint(str(fault['loc'][-1]), list(cls.model_fields))}"
+        else:
+            said = fault["msg"].removeprefix("Value error, ")
+            yield f"{path} is {_short(fault['input'])}: {said[:1].lower()}{said[1:]}"
+
+
+def _hint(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,1 @@
+"""The built-in worlds that are played in words."""
