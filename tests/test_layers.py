@@ -17,7 +17,7 @@ PACKAGE = Path(paceline.__file__).parent
 
 DATA = frozenset({"types", "roles", "seeds", "errors", "settings"})
 ENGINE = DATA | {"engine"}
-LOOP = ENGINE | {"rollout", "team"}
+LOOP = ENGINE | {"rollout", "team", "records"}
 JOBS = frozenset({"evaluate", "vector", "collect", "groups", "train"})
 PIECES = frozenset({"learning", "worlds", "policies", "adapters", "report"})
 ALL = LOOP | JOBS | PIECES | {"catalog", "doctor", "testing"}
@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     **dict.fromkeys(DATA, frozenset()),
     "settings": frozenset({"errors"}),
     "engine": frozenset({"errors", "seeds"}),
+    "records": frozenset({"errors"}),
     "rollout": ENGINE,
     "team": ENGINE,
     **dict.fromkeys(JOBS, LOOP | {"catalog"}),

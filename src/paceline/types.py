@@ -134,6 +134,7 @@ class Turn:
         messages: The conversation as chat messages, the last one being the question.
         seed: For sampling: it follows from (run, environment, turn), so the order of arrival does not matter.
         images: What the environment shows, if it shows pictures.
+        actions: The names of the actions, if the environment has a fixed set of them.
     """
 
     env_id: int
@@ -146,6 +147,7 @@ class Turn:
     messages: tuple[Mapping[str, Any], ...] = ()
     seed: int = 0
     images: tuple[Any, ...] = ()
+    actions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

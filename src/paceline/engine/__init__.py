@@ -1,7 +1,7 @@
 """The engine: ordered pools of live members, the same on every backend. Knows nothing of agents or environments."""
 
 from paceline.engine.budget import Budget
-from paceline.engine.calls import Handle, Outcome
+from paceline.engine.calls import Handle, Outcome, wait_for_any
 from paceline.engine.moving import spread
 from paceline.engine.plan import Plan
 from paceline.engine.pool import Pool, WorkerInfo
@@ -23,4 +23,5 @@ __all__ = [
     "Trace",
     "WorkerInfo",
     "spread",
+    "wait_for_any",
 ]

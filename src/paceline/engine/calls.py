@@ -7,7 +7,7 @@ Handle    what the caller holds: gathers the answers of one post, in member orde
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -83,6 +83,18 @@ class Request:
         return {"call": f"{self.method}()", **_NAMES}.get(self.op, self.op)
 
 
+def wait_for_any(handles: Sequence[Handle], timeout: float | None) -> None:
+    """Waits until something more has been answered of what was posted to one pool, or `timeout` seconds."""
+    end = None if timeout is None else monotonic() + timeout
+    before = sum(handle.answered for handle in handles)
+    waiting = next((handle for handle in handles if not handle.done), None)
+    while waiting is not None and sum(handle.answered for handle in handles) == before:
+        left = None if end is None else end - monotonic()
+        if left is not None and left < 0:
+            return
+        waiting.go_on(left)
+
+
 class Handle:
     """The answers to one `post`, as they come in. `wait` gives them all, in member order."""
 
@@ -91,12 +103,12 @@ class Handle:
         self._expected = list(expected)
         self._results: dict[int, Result] = {}
         self._notes: dict[int, str] = {}
-        self._answered = 0
+        self.answered = 0
 
     @property
     def done(self) -> bool:
         """Whether everybody has answered."""
-        return self._answered == len(self._expected)
+        return self.answered == len(self._expected)
 
     def __len__(self) -> int:
         return len(self._expected)
@@ -109,17 +121,17 @@ class Handle:
         """Takes one answer in (the pool calls this)."""
         self._results[result[0]] = result
         self._notes[result[0]] = note
-        self._answered += 1
+        self.answered += 1
 
     def ready(self, min_ready: int = 1, timeout: float | None = None) -> list[int]:
         """Waits until `min_ready` members have answered, or `timeout` seconds. Returns who has, in member order."""
         end = None if timeout is None else monotonic() + timeout
         goal = min(min_ready, len(self._expected))
-        while self._answered < goal:
+        while self.answered < goal:
             left = None if end is None else end - monotonic()
             if left is not None and left <= 0:
                 break
-            self._go_on(left)
+            self.go_on(left)
         return [member for member in self._expected if member in self._results]
 
     def outcomes(self, members: Iterable[int] | None = None) -> dict[int, Outcome]:
@@ -138,9 +150,10 @@ class Handle:
     def finish(self) -> None:
         """Waits for everybody, and raises nothing."""
         while not self.done:
-            self._go_on(None)
+            self.go_on(None)
 
-    def _go_on(self, timeout: float | None) -> None:
+    def go_on(self, timeout: float | None) -> None:
+        """Takes in what comes, for this post or any other of the pool."""
         if not self._pump(timeout) and not self.done:
             raise Closed(f"the pool was closed before members {self._missing()} had answered")
 

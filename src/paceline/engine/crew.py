@@ -24,7 +24,7 @@ from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.isolation import on_a_worker_thread
 from paceline.engine.mapped import Mapped
 from paceline.engine.messages import compose
-from paceline.engine.moving import Moving
+from paceline.engine.moving import Moving, Spreading, spread
 from paceline.engine.recovery import WORK, Recovery
 from paceline.engine.roster import HERE, Event, Member, Slot
 from paceline.engine.seat import ERROR, OK, SHARED, STALE, Result
@@ -58,8 +58,10 @@ class Crew:
         snapshot_every: int,
         shrinks: bool,
         trace: Trace | None,
+        spreading: Spreading = spread,
     ) -> None:
         self.members = members
+        self.spreading = spreading
         self.settings = settings
         self.restarts = restarts
         self.snapshot_every = snapshot_every

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from paceline.engine.backend import Backend, find
@@ -13,6 +14,10 @@ from paceline.errors import BadInput
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
+
+
+Spreading = Callable[[int, int, int], list[int]]
+"""Slots of the members, from (members, workers, how many the caller's process keeps)."""
 
 
 class Moving:
@@ -85,9 +90,9 @@ class Moving:
             crew.close_slots(slot for slot in slots.values() if slot not in crew.slots.values())
 
     def relocate(self, backend: str, workers: int, *, own: int = 0) -> None:
-        """Moves everybody: to so many workers of a backend, in blocks (the last `own` members: here), or all here."""
+        """Moves everybody: to so many workers of a backend (`own` members: here), or all here."""
         here = backend == "inline"
-        placed = spread(len(self._crew.members), 0 if here else workers, own)
+        placed = self._crew.spreading(len(self._crew.members), 0 if here else workers, own)
         self.move(dict(enumerate(placed)), backend=None if here else backend, workers=0 if here else workers)
 
     def _slots_for(self, backend: str | None, workers: int | None) -> tuple[Backend, dict[int, Slot]]:

@@ -22,7 +22,7 @@ from paceline.engine.calls import Handle, Outcome, Request
 from paceline.engine.crew import Crew
 from paceline.engine.host import MAX_MESSAGE
 from paceline.engine.mapped import Mapped
-from paceline.engine.moving import spread
+from paceline.engine.moving import Spreading, spread
 from paceline.engine.pilot import Pilot
 from paceline.engine.plan import Plan
 from paceline.engine.port import Port
@@ -78,7 +78,8 @@ class Pool:
             budget has CPU slots.
         seed: Root of every member's own random streams.
         keys: Who the members are (ints, strings, tuples of them); by default their numbers. Streams follow keys.
-        placement: Worker number per member (`HERE`, -1, is the caller's process); by default blocks of equal size.
+        placement: Worker number per member (`HERE`, -1, is the caller's process); by default as `spreading` says.
+        spreading: Gives a placement for (members, workers, how many the caller keeps); by default blocks of equal size.
         deterministic: Whether members answer the same when asked the same again; one flag, or one per member. The
             others (an LLM) are never asked again after a crash: they are told what they had answered.
         deadline: Seconds that one call may take before its worker is killed; None: 60 where the backend can kill;
@@ -101,6 +102,7 @@ class Pool:
         seed: int = 0,
         keys: Sequence[Key] | None = None,
         placement: Sequence[int] | None = None,
+        spreading: Spreading = spread,
         deterministic: bool | Sequence[bool] = True,
         deadline: float | None = None,
         restarts: int = 3,
@@ -125,6 +127,7 @@ class Pool:
             snapshot_every=snapshot_every,
             shrinks=auto,
             trace=trace,
+            spreading=spreading,
         )
         if measures:
             self._crew.pilot = Pilot(self._crew, None if workers in (None, 1) else workers)
@@ -166,8 +169,7 @@ class Pool:
         """
         handle = self.post(method, calls, record=record, deadline=deadline)
         handle.finish()
-        if self._crew.pilot is not None:
-            self._crew.pilot.end(len(handle), handle.nbytes())
+        self.round_over(handle)
         return dict(handle.outcomes()) if outcomes else handle.wait()
 
     def post(
@@ -196,6 +198,11 @@ class Pool:
             request = Request("call", items, method=method, record=record, handle=handle, deadline=limit)
             crew.submit(crew.slots[number], request)
         return handle
+
+    def round_over(self, *handles: Handle) -> None:
+        """Under auto: what was posted has been answered, and nothing else is under way, so it can be learned from."""
+        if self._crew.pilot is not None:
+            self._crew.pilot.end(sum(map(len, handles)), sum(handle.nbytes() for handle in handles))
 
     def map(
         self,
@@ -378,7 +385,7 @@ class Pool:
         if placement is not None and len(placement) != len(members):
             raise BadInput(f"placement has {len(placement)} entries for {len(members)} members")
         for member, slot in zip(
-            members, spread(len(members), workers) if placement is None else placement, strict=True
+            members, self._crew.spreading(len(members), workers, 0) if placement is None else placement, strict=True
         ):
             member.slot = slot
             if member.slot not in self._crew.slots:

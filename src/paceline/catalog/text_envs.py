@@ -1,0 +1,110 @@
+"""Kinds of text environments by name: the built-in ones, a user's own, other packages'.
+
+sokoban · frozen_lake · bandit · countdown · metamathqa · webshop · sudoku · game_2048      built in
+file.py:Class · package.module:Class                                                        a user's own
+register_env_type("name", Class) · entry points of "paceline.text_envs"                     names for them
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Any
+
+from paceline.catalog.loading import load, load_entry_point
+from paceline.errors import BadInput
+
+Factory = Callable[[Any], Any]
+GROUP = "paceline.text_envs"
+
+_BUILT_IN = MappingProxyType(
+    {
+        "sokoban": "paceline.worlds.text.sokoban:Sokoban",
+        "frozen_lake": "paceline.worlds.text.frozen_lake:FrozenLake",
+        "bandit": "paceline.worlds.text.bandit:Bandit",
+        "countdown": "paceline.worlds.text.countdown:Countdown",
+        "metamathqa": "paceline.worlds.text.metamathqa:MetaMathQA",
+        "webshop": "paceline.worlds.text.webshop:WebShop",
+        "sudoku": "paceline.worlds.text.sudoku:Sudoku",
+        "game_2048": "paceline.worlds.text.game2048:Game2048",
+    }
+)
+_registered: dict[str, Factory] = {}
+
+TAGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "SimpleSokoban": {"env_type": "sokoban", "max_actions_per_traj": 10, "max_tokens": 100},
+        "LargerSokoban": {
+            "env_type": "sokoban",
+            "max_actions_per_traj": 20,
+            "max_tokens": 100,
+            "env_config": {"dim_x": 8, "dim_y": 8, "num_boxes": 2, "search_depth": 10},
+        },
+        "CoordSokoban": {
+            "env_type": "sokoban",
+            "max_actions_per_traj": 10,
+            "max_tokens": 120,
+            "env_config": {"observation_format": "grid_coord"},
+        },
+        "FrozenLake": {"env_type": "frozen_lake", "max_actions_per_traj": 10, "max_tokens": 100},
+        "Bandit": {"env_type": "bandit", "max_actions_per_traj": 1, "max_tokens": 100},
+        "Countdown": {"env_type": "countdown", "max_actions_per_traj": 1, "max_tokens": 100},
+        "MetamathQA": {"env_type": "metamathqa", "max_actions_per_traj": 5, "max_tokens": 100},
+        "WebShop": {"env_type": "webshop", "max_actions_per_traj": 9, "max_tokens": 200},
+        "Sudoku": {"env_type": "sudoku", "max_actions_per_traj": 20, "max_tokens": 100},
+        "Game2048": {"env_type": "game_2048", "max_actions_per_traj": 50, "max_tokens": 100},
+    }
+)
+"""Tags that need no entry in `custom_envs`."""
+
+
+def register_env_type(name: str, factory: Factory) -> None:
+    """Gives a kind of environment a name for `env_type`.
+
+    Args:
+        name: Anything but the name of a built-in kind.
+        factory: `factory(env_config)` builds one. Lambdas and classes of a notebook are fine.
+    """
+    if name in _BUILT_IN:
+        raise BadInput(f"env_type {name!r} is built in; choose another name")
+    if not callable(factory):
+        raise BadInput(f"the factory of env_type {name!r} is a {type(factory).__name__}; give a class or a function")
+    _registered[name] = factory
+
+
+def find_text_env(env_type: str) -> Factory:
+    """Gives what builds an environment of this kind from its `env_config`."""
+    if env_type in _registered:
+        return _registered[env_type]
+    if env_type in _BUILT_IN:
+        module, _, name = _BUILT_IN[env_type].partition(":")
+        found: Factory = getattr(importlib.import_module(module), name)
+        return found
+    if ":" in env_type:
+        return load(env_type, "a class or function that builds an environment from its env_config")  # type: ignore[no-any-return]
+    for point in entry_points(group=GROUP, name=env_type):
+        return load_entry_point(point, GROUP)  # type: ignore[no-any-return]
+    raise BadInput(f"env_type {env_type!r} is not known{_hint(env_type)}")
+
+
+def explanation(factory: Factory) -> tuple[str, Mapping[str, str]]:
+    """What a kind of environment tells a model: the task (`INSTRUCTION`), and what its symbols mean (`LEGEND`)."""
+    module = sys.modules.get(getattr(factory, "__module__", ""))
+    instruction = getattr(factory, "INSTRUCTION", getattr(module, "INSTRUCTION", ""))
+    return instruction, getattr(factory, "LEGEND", getattr(module, "LEGEND", {}))
+
+
+def text_env_names() -> list[str]:
+    """Every name that there is."""
+    return sorted({*_BUILT_IN, *_registered, *(point.name for point in entry_points(group=GROUP))})
+
+
+def _hint(env_type: str) -> str:
+    names = text_env_names()
+    close = difflib.get_close_matches(env_type, names, 1)
+    also = "; or write file.py:Class, package.module:Class, or register_env_type(name, Class)"
+    return (f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}") + also

@@ -1,0 +1,230 @@
+"""What `paceline rollout` does between its options and its output."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paceline.errors import BadInput
+
+if TYPE_CHECKING:
+    from paceline.engine import Plan
+    from paceline.groups import Groups
+    from paceline.groups.driver import Usage
+    from paceline.records import Records
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run follows from."""
+
+    config: Path
+    mode: str
+    seed: int | None
+    max_turns: int | None
+    policy: str | None
+    model: str | None
+    temperature: float
+    max_tokens: int
+
+    def groups(self, plan: str | Plan) -> Groups:
+        """The environments, not yet reset."""
+        from paceline.groups import Groups
+
+        return Groups(self.config, self.mode, plan=plan)
+
+    def identity(self, groups: Groups) -> dict[str, Any]:
+        """What must be the same for a run to be continued; where it runs, and when, is not part of it."""
+        from paceline.seeds import digest
+
+        config = groups.config
+        said = [config.shares, {name: tag.model_dump() for name, tag in config.tags.items()}, config.talk.model_dump()]
+        who = {"model": self.model, "temperature": self.temperature, "max_tokens": self.max_tokens}
+        return {
+            "config": digest([said, config.group_size, config.base_seed, config.format_penalty]),
+            "mode": self.mode,
+            "seed": self.seed,
+            "max_turns": self.max_turns,
+            "policy": who if self.policy is None else self.policy,
+        }
+
+    def report(self, groups: Groups, records: Records, usage: Usage | None, seconds: float) -> dict[str, Any]:
+        """Everything that is known in the end."""
+        from paceline.groups.scores import rollout_digest, scores, tokens
+
+        plan = groups.plan
+        return {
+            "identity": self.identity(groups),
+            "trajectories": len(records.lines),
+            "of": len(groups),
+            "group_size": groups.group_size,
+            "tags": scores(records.lines),
+            "tokens": tokens(records.lines),
+            "seconds": {
+                "all": seconds,
+                "policy": usage.policy_seconds if usage else 0.0,
+                "environments": usage.env_seconds if usage else 0.0,
+            },
+            "plan": {"backend": plan.backend, "workers": plan.workers, "why": plan.why},
+            "digest": rollout_digest(records.lines),
+        }
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast it may go, and when it is cut."""
+
+    concurrency: int
+    deadline: float | None
+    quorum: float | None
+
+
+def chosen_policy(asked: Asked, groups: Groups, base_url: str | None, pace: Pace) -> Any:
+    """A scripted policy, a user's own, or a model behind an endpoint."""
+    from paceline.catalog.text_policies import FORMS, find_text_policy
+
+    if (asked.policy is None) == (asked.model is None):
+        raise BadInput(f"say who plays: --policy ({FORMS}), or --model (with --base-url), and not both")
+    if asked.policy is not None:
+        if base_url is not None:
+            raise BadInput("--base-url belongs to --model; --policy needs no endpoint")
+        talk = groups.config.talk
+        return find_text_policy(asked.policy, actions=talk.max_actions_per_turn, separator=talk.action_sep)
+    from paceline.policies.chat import ChatPolicy
+
+    return ChatPolicy(
+        str(asked.model),
+        base_url=base_url,
+        temperature=asked.temperature,
+        max_tokens=asked.max_tokens,
+        concurrency=pace.concurrency,
+    )
+
+
+def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace) -> Usage:
+    """Plays what is not on disk yet; every trajectory is on disk when it has ended."""
+    from paceline.groups.driver import arollout, prompters
+    from paceline.groups.export import record
+
+    done = {line["env_id"] for line in records.lines}
+    groups.reset(asked.seed)
+    writers = prompters(groups)
+
+    with Progress(groups, done) as progress:
+
+        def keep(trajectory: Any, replies: Any) -> None:
+            line = record(trajectory, replies, writers[trajectory.cache["tag"]])
+            records.add(line)
+            records.lines.append(line)
+            progress.tell(line)
+
+        async def play() -> Usage:
+            try:
+                played = await arollout(
+                    groups,
+                    policy,
+                    max_turns=asked.max_turns,
+                    concurrency=pace.concurrency,
+                    only=set(range(len(groups))) - done,
+                    deadline=pace.deadline,
+                    quorum=pace.quorum,
+                    on_end=keep,
+                )
+            finally:
+                await _close(policy)
+            return played.usage
+
+        return asyncio.run(play())
+
+
+async def _close(policy: Any) -> None:
+    close = getattr(policy, "close", None)
+    if callable(close):
+        ended = close()
+        if inspect.isawaitable(ended):
+            await ended
+
+
+class Progress:
+    """A bar per tag on stderr; silent where stderr is no terminal."""
+
+    def __init__(self, groups: Groups, done: set[int]) -> None:
+        self._tags = [trajectory.cache["tag"] for trajectory in groups.trajectories]
+        self._done = done
+        self._bars: Any = None
+        self._tasks: dict[str, Any] = {}
+        self._won: dict[str, int] = {}
+
+    def __enter__(self) -> Progress:
+        if sys.stderr.isatty():
+            self._begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def tell(self, line: Mapping[str, Any]) -> None:
+        """A trajectory has ended."""
+        if self._bars is None:
+            return
+        tag = line["tag"]
+        self._won[tag] = self._won.get(tag, 0) + bool(line["success"])
+        self._bars.update(self._tasks[tag], advance=1, won=f"{self._won[tag]} succeeded")
+
+    def _begin(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bars
+
+        self._bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("[green]{task.fields[won]}"),
+            console=Console(stderr=True),
+        )
+        for tag in dict.fromkeys(self._tags):
+            before = sum(self._tags[env_id] == tag for env_id in self._done)
+            self._tasks[tag] = self._bars.add_task(tag, total=self._tags.count(tag), completed=before, won="")
+        self._bars.start()
+
+
+def shown(report: Mapping[str, Any]) -> None:
+    """Prints the table, and what stands below it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("tag", "trajectories", "success", f"pass@{report['group_size']}", "return", "actions", "turns"):
+        table.add_column(name, justify="left" if name == "tag" else "right")
+    table.add_column("failed", justify="right")
+    for tag, row in report["tags"].items():
+        table.add_row(
+            tag,
+            str(row["trajectories"]),
+            f"{row['success']:.1%}",
+            f"{row['pass']:.1%}",
+            f"{row['return']:.3g}",
+            f"{row['actions']:.1f}",
+            f"{row['turns']:.1f}",
+            str(row["failures"] + row["cuts"]),
+        )
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(table)
+    used, seconds = report["tokens"], report["seconds"]
+    print(
+        f"\n{report['trajectories']} of {report['of']} trajectories in {seconds['all']:.1f} s; "
+        f"{used['requests']} questions ({used['retries']} asked again, {used['cut_off']} answers cut off), "
+        f"{used['prompt_tokens']} + {used['completion_tokens']} tokens"
+    )
+    print(f"time: {seconds['policy']:.1f} s with the policy (many at once), {seconds['environments']:.1f} s with envs")
+    print(f"plan: {report['plan']['backend']}: {report['plan']['why']}")
+    print(f"digest: {report['digest']}")

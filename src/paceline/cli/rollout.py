@@ -1,0 +1,132 @@
+"""`paceline rollout`: lets a policy of text play groups of environments."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from paceline.cli._rolling import Asked, Pace
+    from paceline.groups import Groups
+    from paceline.records import Records
+
+_HELP = """Let a model, or a scripted policy, play groups of text environments; every trajectory at its own pace.
+
+\b
+Examples:
+  paceline rollout examples/groups.yaml --policy expert
+  paceline rollout config.yaml --policy random --mode val --json
+  paceline rollout config.yaml --base-url http://127.0.0.1:8000/v1 --model my-model --concurrency 128
+  paceline rollout config.yaml --policy my_policy.py:Agent --out runs/mine
+  paceline rollout config.yaml --policy expert --resume runs/mine
+
+\b
+The configuration has RAGEN's shape: es_manager, custom_envs, agent_proxy, seed.
+Tags that need no entry in custom_envs: SimpleSokoban, LargerSokoban, CoordSokoban, FrozenLake, Bandit, Countdown,
+MetamathQA, WebShop, Sudoku, Game2048.
+
+\b
+Exit codes:
+  0    every trajectory was played
+  2    something was asked that makes no sense; nothing has been played
+  3    some trajectories failed; the others are kept
+  130  interrupted; what is done is kept, and --resume goes on
+"""
+_LINES = "trajectories.jsonl"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("rollout", help=_HELP)(rollout)
+
+
+def rollout(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="What is played.")],
+    policy: Annotated[
+        str | None, typer.Option("-p", "--policy", help="random, expert, file.py:Class or package.module:Class.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="An OpenAI-compatible endpoint: vLLM, SGLang, llama.cpp, OpenAI.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="The model that the endpoint is asked for.")] = None,
+    temperature: Annotated[float, typer.Option(metavar="T", min=0.0, help="For the model.")] = 1.0,
+    max_tokens: Annotated[int, typer.Option(metavar="N", min=1, help="Tokens of one answer.")] = 400,
+    concurrency: Annotated[int, typer.Option(metavar="N", min=1, help="Questions under way at once.")] = 64,
+    mode: Annotated[str, typer.Option(help="Which groups of the configuration: train or val.")] = "train",
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Of the first group.  [default: the configuration's]")
+    ] = None,
+    max_turns: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Turns of a trajectory.  [default: agent_proxy.max_turn]")
+    ] = None,
+    deadline: Annotated[
+        float | None, typer.Option(metavar="S", help="Seconds after which what is not finished is cut, and says so.")
+    ] = None,
+    quorum: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Cut the others when this share has finished.")
+    ] = None,
+    plan: Annotated[str, typer.Option(help="Where environments live: auto, inline, thread, process, ray.")] = "auto",
+    jobs: Annotated[int | None, typer.Option("-j", "--jobs", metavar="N", min=0, help="Workers; 0: here.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where results go.  [default: runs/rollout-DATE-TIME]")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a run that was stopped.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, instead of a table.")] = False,
+) -> int:
+    """Plays what is missing, and shows what came of it."""
+    from paceline.cli._rolling import Asked, Pace, chosen_policy
+
+    asked = Asked(config, mode, seed, max_turns, policy, model, temperature, max_tokens)
+    pace = Pace(concurrency, deadline, quorum)
+    with asked.groups(_place(plan, jobs)) as groups:
+        player = chosen_policy(asked, groups, base_url, pace)
+        records = _records(asked, groups, out, resume)
+        try:
+            return _play(groups, player, records, asked, pace, as_json)
+        finally:
+            records.close()
+
+
+def _place(plan: str, jobs: int | None) -> Any:
+    from paceline.engine import Plan
+
+    if jobs is None:
+        return plan
+    return Plan(backend="process" if plan == "auto" and jobs else "inline" if not jobs else plan, workers=jobs or 1)
+
+
+def _records(asked: Asked, groups: Groups, out: Path | None, resume: Path | None) -> Records:
+    from paceline.errors import BadInput
+    from paceline.records import Records
+
+    if out is not None and resume is not None:
+        raise BadInput("--out and --resume exclude each other: --resume goes on in the directory that it names")
+    path = resume or out or Path("runs") / f"rollout-{datetime.now():%Y%m%d-%H%M%S}"
+    if resume is not None and not resume.is_dir():
+        raise BadInput(f"--resume {resume}: there is no such directory")
+    return Records(path, _LINES, {"identity": asked.identity(groups)}, resume=resume is not None)
+
+
+def _play(groups: Groups, player: Any, records: Records, asked: Asked, pace: Pace, as_json: bool) -> int:
+    from paceline.cli._rolling import run, shown
+
+    start = perf_counter()
+    interrupted = False
+    try:
+        usage = run(groups, player, records, asked, pace)
+    except KeyboardInterrupt:
+        usage, interrupted = None, True
+    report = asked.report(groups, records, usage, perf_counter() - start)
+    records.finish(report)
+    print(json.dumps(report)) if as_json else shown(report)
+    print(f"results: {records.path}", file=sys.stderr)
+    if interrupted:
+        print(f"interrupted; go on with --resume {records.path}", file=sys.stderr)
+        return 130
+    return 3 if any(row["failures"] for row in report["tags"].values()) else 0

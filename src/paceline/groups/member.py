@@ -1,0 +1,167 @@
+"""One environment of a group, in the worker where it lives: begins episodes, and carries turns out.
+
+    begin(seed, …) ──► Begun      turn(actions) ──► Turned      show() ──► its look      facts() ──► for reports
+
+How many actions a trajectory may have, and whether it is over, is kept here, beside the environment: so a turn that is
+posted before the last one has been answered still finds the right budget.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from paceline.engine import Anew
+from paceline.errors import BadInput
+
+Factory = Callable[[Any], Any]
+
+
+class Begun(NamedTuple):
+    """A new episode."""
+
+    state: Any
+    names: tuple[str, ...]  # of the actions, if they are looked up
+
+
+class Turned(NamedTuple):
+    """What one turn did."""
+
+    state: Any
+    executed: list[Any]
+    valid: int
+    reward: float
+    info: dict[str, Any]
+    done: bool
+    late: bool  # the episode was over before: nothing was done
+
+
+class Member:
+    """An environment, and its trajectory's budget of actions."""
+
+    def __init__(self, make: Factory, config: Any, most: int, tag: str) -> None:
+        self._env = make(config)
+        self._most, self._tag = most, tag
+        self._used, self._over = 0, True
+        for needed in ("reset", "step", "render"):
+            if not callable(getattr(self._env, needed, None)):
+                raise BadInput(
+                    f"{tag}: {type(self._env).__name__} has no {needed}(); a text environment has reset, step and "
+                    "render (paceline.adapters.text_envs.as_text_env wraps others)"
+                )
+        self._takes = _parameters(self._env.reset)
+        if all(callable(getattr(self._env, name, None)) for name in ("snapshot", "restore")):
+            self.snapshot, self.restore = self._save, self._resume
+
+    # -- episodes --------------------------------------------------------------------------------------
+
+    def begin(self, seed: int, mode: str, layout: Any, dynamics: int | None) -> Anew:
+        """Begins an episode; everything before is void."""
+        offered = {"seed": seed, "mode": mode}
+        offered |= {} if layout is None else {"layout": layout}
+        offered |= {} if dynamics is None else {"dynamics": dynamics}
+        self._used, self._over = 0, False
+        self._env.reset(**{name: value for name, value in offered.items() if self._takes(name)})
+        names = self._lookup()
+        return Anew(Begun(self._env.render(), () if names is None else tuple(names.values())))
+
+    def turn(self, actions: Sequence[str]) -> Turned:
+        """Carries out the valid ones of `actions`, as many as the budget has, up to the end of the episode."""
+        if self._over:
+            return Turned(None, [], 0, 0.0, {}, True, True)
+        valid = self._valid(actions)
+        executed: list[Any] = []
+        reward, raw, info, done = 0.0, 0.0, {}, False  # type: float, float, dict[str, Any], bool
+        for action in valid[: self._most - self._used]:
+            _, gained, done, told = self._step(action)
+            executed.append(action)
+            reward += gained
+            raw += _number(told.get("raw_reward", 0.0))
+            info.update(told)
+            if done:
+                break
+        self._used += len(executed)
+        self._over = done or self._used >= self._most
+        info["raw_reward"] = raw
+        return Turned(self._env.render(), executed, len(valid), reward, info, done, False)
+
+    def _step(self, action: Any) -> tuple[Any, float, bool, Mapping[str, Any]]:
+        answer = self._env.step(action)
+        if not isinstance(answer, tuple) or len(answer) != 4 or not isinstance(answer[3], Mapping):
+            raise BadInput(
+                f"{self._tag}: step() of {type(self._env).__name__} gave {_shape(answer)}; expected (state, reward, "
+                "done, info); paceline.adapters.text_envs.as_text_env wraps Gymnasium's five"
+            )
+        state, reward, done, info = answer
+        return state, float(reward), bool(done), info
+
+    def _valid(self, actions: Sequence[str]) -> list[Any]:
+        lookup = self._lookup()
+        if lookup is None:
+            return list(actions)
+        numbers = {name.lower(): number for number, name in lookup.items()}
+        return [numbers[action.lower()] for action in actions if action.lower() in numbers]
+
+    def _lookup(self) -> Mapping[Any, str] | None:
+        """The names of the actions: the environment's own, or its config's, as upstream keeps them."""
+        found = getattr(self._env, "action_lookup", None)
+        if found is None:
+            found = getattr(getattr(self._env, "config", None), "action_lookup", None)
+        return found
+
+    # -- looking ---------------------------------------------------------------------------------------
+
+    def show(self) -> Any:
+        """What it looks like now."""
+        return self._env.render()
+
+    def facts(self) -> dict[str, Any]:
+        """What reports want to know beyond the turns."""
+        names = ("correct_answer", "max_tile")
+        return {name: getattr(self._env, name) for name in names if hasattr(self._env, name)}
+
+    def close(self) -> None:
+        """Ends the environment."""
+        close = getattr(self._env, "close", None)
+        if callable(close):
+            close()
+
+    def _save(self) -> Any:
+        return self._used, self._over, self._env.snapshot()
+
+    def _resume(self, state: Any) -> None:
+        self._used, self._over, inner = state
+        self._env.restore(inner)
+
+
+def lays_out(make: Factory) -> bool:
+    """Whether a kind of environment makes its layouts apart from its resets."""
+    return callable(getattr(make, "layout", None)) and hasattr(make, "Config")
+
+
+def make_layout(order: tuple[Any, Any, int, str]) -> Any:
+    """Makes one layout: (kind of environment, its options, seed, mode)."""
+    make, config, seed, mode = order
+    return make.layout(make.Config.read(config, getattr(make, "__name__", "env_config")), seed, mode)
+
+
+def _parameters(function: Callable[..., Any]) -> Callable[[str], bool]:
+    """Which keyword arguments a function takes."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return lambda name: name in ("seed", "mode")
+    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    return lambda name: name in parameters or (anything and name in ("seed", "mode"))
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _shape(answer: Any) -> str:
+    return f"a tuple of {len(answer)}" if isinstance(answer, tuple) else f"a {type(answer).__name__}"

@@ -1,0 +1,71 @@
+"""The numbers of a rollout, in upstream's names: "{tag}/success", means of what infos say, "{tag}/pass@{k}"."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paceline.groups.config import GroupsConfig
+from paceline.groups.trajectory import Trajectory
+
+_BY_TURN = ("action_is_effective", "action_is_valid", "end_of_page")
+_log = logging.getLogger("paceline")
+_told: set[tuple[str, str]] = set()
+
+
+def add_metrics(
+    trajectories: Sequence[Trajectory], facts: Mapping[int, Mapping[str, Any]], group_size: int, config: GroupsConfig
+) -> None:
+    """Writes `metrics` into every cache, and what the environments themselves had to tell."""
+    for trajectory in trajectories:
+        cache, known = trajectory.cache, facts.get(trajectory.cache["env_id"], {})
+        series = _series(trajectory)
+        cache["history"][-1]["metrics"] = series
+        cache["metrics"] = {f"{cache['tag']}/{name}": value for name, value in _numbers(trajectory, series, known)}
+        if "correct_answer" in known:
+            cache["correct_answer"] = known["correct_answer"]
+    for first in range(0, len(trajectories), group_size):
+        group = trajectories[first : first + group_size]
+        passed = float(any(trajectory.status.success for trajectory in group))
+        for trajectory in group:
+            trajectory.cache["metrics"][f"{trajectory.cache['tag']}/pass@{group_size}"] = passed
+
+
+def _series(trajectory: Trajectory) -> dict[str, list[float]]:
+    """What the infos say, turn by turn."""
+    series: dict[str, list[float]] = {}
+    for turn in trajectory.history:
+        for name, value in turn.get("info", {}).items():
+            if name == "success":
+                continue
+            numbers = series.setdefault(name, [])
+            try:
+                numbers.append(float(value))
+            except (TypeError, ValueError):
+                _tell(trajectory.cache["tag"], name, value)
+    return series
+
+
+def _tell(tag: str, name: str, value: Any) -> None:
+    if (tag, name) not in _told:
+        _told.add((tag, name))
+        _log.info("%s: %r in infos is %.60r, not a number: left out of the metrics", tag, name, value)
+
+
+def _numbers(
+    trajectory: Trajectory, series: Mapping[str, list[float]], known: Mapping[str, Any]
+) -> list[tuple[str, float]]:
+    status, turns = trajectory.status, max(1, len(trajectory.history) - 1)
+    numbers: list[tuple[str, float]] = [("success", float(status.success)), ("num_actions", status.num_actions)]
+    if "max_tile" in known:
+        numbers.append(("max_tile", int(known["max_tile"])))
+    if "raw_reward" in series:
+        numbers.append(("episodic_return", sum(series["raw_reward"])))
+    by_page = "webshop" in trajectory.cache["tag"].lower()
+    for name, values in series.items():
+        whole = by_page and name not in _BY_TURN
+        numbers.append((f"traj_sum/{name}", sum(values)) if whole else (name, sum(values) / turns))
+    if series.get("score"):
+        numbers.append(("final_score", series["score"][-1]))
+    return numbers

@@ -1,0 +1,49 @@
+"""The scores of a rollout by tag, from the records of its trajectories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paceline.seeds import digest
+
+
+def scores(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Tag → trajectories, success, pass@k, mean return, actions and turns, failures, cuts."""
+    tags = dict.fromkeys(record["tag"] for record in records)
+    return {tag: _score([record for record in records if record["tag"] == tag]) for tag in tags}
+
+
+def rollout_digest(records: Sequence[Mapping[str, Any]]) -> str:
+    """One digest for all trajectories, in the order of their environments, whenever they ended."""
+    return digest([record["digest"] for record in sorted(records, key=lambda record: int(record["env_id"]))])
+
+
+def tokens(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """What was asked for and counted."""
+    names = ("requests", "retries", "prompt_tokens", "completion_tokens")
+    sums = {name: sum(record["usage"][name] for record in records) for name in names}
+    cut_off = sum(record["usage"]["finish_reasons"].count("length") for record in records)
+    return {**sums, "cut_off": cut_off}
+
+
+def _score(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    groups: dict[int, bool] = {}
+    for record in records:
+        groups[record["group_id"]] = groups.get(record["group_id"], False) or record["success"]
+    return {
+        "trajectories": len(records),
+        "groups": len(groups),
+        "success": _mean([float(record["success"]) for record in records]),
+        "pass": _mean([float(passed) for passed in groups.values()]),
+        "return": _mean([record["reward"] for record in records]),
+        "penalty": _mean([record["penalty"] for record in records]),
+        "actions": _mean([record["num_actions"] for record in records]),
+        "turns": _mean([len(record["rewards"]) for record in records]),
+        "failures": sum(record["failure"] is not None for record in records),
+        "cuts": sum(bool(record["cut"]) for record in records),
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

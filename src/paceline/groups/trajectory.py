@@ -1,0 +1,170 @@
+"""One trajectory as the caller sees it: RAGEN's cache and status, kept up to date turn by turn.
+
+Begun ──► history: [{state, actions_left}]
+Turned ─► history: [{state, actions_left, actions, reward, info, llm_response, …}, {state, actions_left}]
+error ──► the same, with `failure`, and the trajectory is over: never dropped
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from paceline.errors import BadInput
+from paceline.groups.member import Begun, Turned
+from paceline.seeds import digest
+from paceline.types import Failure
+
+
+@dataclass
+class EnvStatus:
+    """How a trajectory stands.
+
+    Attributes:
+        truncated: Whether it ended without success.
+        terminated: Whether it has ended.
+        num_actions: How many actions were carried out.
+        rewards: One per turn.
+        seed: What its environment was reset with.
+        failure: Why it could not go on, if that is how it ended: an exception, a lost worker, a hang.
+        cut: Why it was ended from outside ("deadline", "quorum"), if it was. Such an end depends on time.
+        late: How many inputs came after its end; they did nothing.
+    """
+
+    truncated: bool = False
+    terminated: bool = False
+    num_actions: int = 0
+    rewards: list[float] = field(default_factory=list)
+    seed: int | None = None
+    failure: Failure | None = None
+    cut: str = ""
+    late: int = 0
+
+    @property
+    def success(self) -> bool:
+        """Whether it ended well."""
+        return self.terminated and not self.truncated
+
+
+class Trajectory:
+    """One environment's cache and status, from reset to reset."""
+
+    def __init__(self, env_id: int, group_id: int, tag: str, most: int, seed: int) -> None:
+        self.most = most
+        self.status = EnvStatus(seed=seed)
+        self.names: tuple[str, ...] = ()
+        self.cache: dict[str, Any] = {
+            "env_id": env_id,
+            "history": [],
+            "group_id": group_id,
+            "tag": tag,
+            "penalty": 0,
+        }
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more can be done."""
+        return self.status.terminated
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """A state per turn, and the last one."""
+        history: list[dict[str, Any]] = self.cache["history"]
+        return history
+
+    def begin(self, begun: Begun) -> None:
+        """Takes the first state in."""
+        self.names = begun.names
+        self._show(begun.state)
+
+    def take(self, turned: Turned, given: Mapping[str, Any], penalty: float) -> None:
+        """Takes one turn in."""
+        if turned.late:
+            self.status.late += 1
+            return
+        if turned.valid != len(given["actions"]) or not turned.valid:
+            self.cache["penalty"] += penalty
+        info = turned.info if turned.valid else {**turned.info, "manager_invalid_action": True}
+        self._close_turn(given, turned.executed, turned.reward, info)
+        self._show(turned.state)
+        if not turned.valid:
+            self.history[-1]["manager_invalid_action"] = True
+        if turned.done:
+            self.end(truncated=not turned.info.get("success", False))
+        elif self.status.num_actions >= self.most:
+            self.end(truncated=True)
+
+    def fail(self, error: BaseException, given: Mapping[str, Any] | None) -> None:
+        """Takes an error in: the trajectory is over, and says why."""
+        kind = type(error).__name__
+        words = "".join(traceback.format_exception(error))
+        step = self.status.num_actions
+        self.status.failure = Failure(kind, str(error), step=step, traceback=words)
+        if given is not None:
+            self._close_turn(given, [], 0.0, {"failure": kind})
+            self._show(self.history[-1]["state"] if self.history else "")
+        else:
+            self._show("")
+            self.history[-1]["actions_left"] = 0
+        self.history[-1]["failure"] = kind
+        self.end(truncated=True)
+
+    def cut(self, why: str) -> None:
+        """Ends it from outside."""
+        self.status.cut = why
+        self.history[-1]["cut"] = why
+        self.end(truncated=True)
+
+    def end(self, *, truncated: bool) -> None:
+        """It is over."""
+        self.status.terminated, self.status.truncated = True, truncated
+
+    def digest(self) -> str:
+        """Says whether two trajectories are the same: all but wall times, pids and the words of errors."""
+        status = self.status
+        ends = (status.truncated, status.terminated, status.num_actions, list(status.rewards), status.seed, status.cut)
+        told = {key: self.cache[key] for key in ("env_id", "group_id", "tag", "penalty")}
+        turns = [{key: _plain(value) for key, value in turn.items() if key != "metrics"} for turn in self.history]
+        return digest([told, ends, turns])
+
+    def _close_turn(self, given: Mapping[str, Any], executed: list[Any], reward: float, info: dict[str, Any]) -> None:
+        self.status.num_actions += len(executed)
+        self.status.rewards.append(reward)
+        self.history[-1].update(
+            actions=executed,
+            reward=reward,
+            info=info,
+            llm_response=given["llm_response"],
+            llm_raw_response=given["llm_raw_response"],
+        )
+
+    def _show(self, state: Any) -> None:
+        left = self.most - self.status.num_actions
+        if isinstance(state, str):
+            self.history.append({"state": state, "actions_left": left})
+            return
+        images = pictures(state)
+        self.history.append({"state": "<images>" * len(images), "images": images, "actions_left": left})
+
+
+def pictures(state: Any) -> list[Any]:
+    """An RGB array, or several, as Pillow's images."""
+    frames = [state] if isinstance(state, np.ndarray) else state
+    if not isinstance(frames, list | tuple) or not all(isinstance(frame, np.ndarray) for frame in frames):
+        raise BadInput(f"a state is text, an RGB array or a list of them; render() gave a {type(state).__name__}")
+    try:
+        from PIL import Image
+    except ImportError:
+        raise BadInput("this environment shows pictures, which need Pillow: pip install 'paceline[report]'") from None
+    return [Image.fromarray(frame) for frame in frames]
+
+
+def _plain(value: Any) -> Any:
+    """Pictures count by their pixels."""
+    if isinstance(value, list) and value and hasattr(value[0], "getpixel"):
+        return [np.asarray(image) for image in value]
+    return value

@@ -1,0 +1,85 @@
+"""Policies of text that need no model: one that draws at random, and one that plays what a solver works out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from paceline.errors import BadInput
+from paceline.types import Turn
+
+Solver = Callable[[Turn], list[str]]
+
+_CLICK = re.compile(r"click\[[^\]\n]{1,80}\]")
+_NUMBERS = re.compile(r"nums?: *\[([\d, ]{1,200})\]")
+
+
+def worded(actions: list[str], separator: str = "||", thought: str = "") -> str:
+    """Actions in the form in which a model answers."""
+    return f"<think>{thought}</think><answer>{f' {separator} '.join(actions)}</answer>"
+
+
+class RandomWords:
+    """Answers with actions drawn at random: by name where there are names, else of the kind that the state asks for.
+
+    Args:
+        actions: How many actions an answer has, where actions have names.
+        separator: What stands between them.
+    """
+
+    def __init__(self, actions: int = 1, separator: str = "||") -> None:
+        self._actions, self._separator = actions, separator
+
+    async def answer(self, turn: Turn) -> str:
+        """Draws; every draw follows from the turn's seed."""
+        rng = np.random.default_rng(turn.seed)
+        if turn.actions:
+            return worded([str(rng.choice(turn.actions)) for _ in range(self._actions)], self._separator)
+        return worded([_free_text(turn.state, rng)], self._separator)
+
+
+def _free_text(state: str, rng: np.random.Generator) -> str:
+    if clicks := _CLICK.findall(state[:100_000]):
+        return str(rng.choice(clicks))
+    if "search[" in state:
+        words = re.findall(r"[a-z]{4,}", state.lower()[:2000])
+        return f"search[{rng.choice(words)}]"
+    if found := _NUMBERS.search(state):
+        numbers = rng.permutation(found[1].split(","))
+        signs = rng.choice(["+", "-", "*"], len(numbers))
+        return "".join(f" {sign} {number.strip()}" for sign, number in zip(signs, numbers, strict=True))[3:]
+    return str(rng.integers(0, 100))
+
+
+class Expert:
+    """Plays what the solver of a turn's kind of environment works out.
+
+    Args:
+        actions: The most actions of one answer; what is over is worked out again next turn.
+        separator: What stands between them.
+    """
+
+    def __init__(self, actions: int = 2, separator: str = "||") -> None:
+        self._actions, self._separator = actions, separator
+        self._solvers: dict[str, Any] = {}
+
+    async def answer(self, turn: Turn) -> str:
+        """Works it out, from what the state shows."""
+        return self.reply(turn)
+
+    def reply(self, turn: Turn) -> str:
+        """The same, for callers that do not wait."""
+        if turn.env_type not in self._solvers:
+            self._solvers[turn.env_type] = _solver(turn.env_type)
+        return worded(self._solvers[turn.env_type].actions(turn)[: self._actions], self._separator)
+
+
+def _solver(env_type: str) -> Any:
+    from paceline.policies.solvers import SOLVERS, find_solver
+
+    if env_type not in SOLVERS:
+        raise BadInput(f"there is no solver for env_type {env_type!r}; there are solvers for {', '.join(SOLVERS)}")
+    return find_solver(env_type)()

@@ -1,0 +1,130 @@
+"""The directory of a run: what has ended is on disk before the next result is looked at.
+
+plan.json       what was asked; a run can be continued only as what it was
+NAME.jsonl      one line per thing that has ended, in the order in which they ended
+report.json     everything, when the run is complete (or was stopped)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from paceline.errors import BadInput
+
+PLAN, REPORT = "plan.json", "report.json"
+
+
+class Records:
+    """A run's directory, open for writing.
+
+    Args:
+        path: The directory; made if it is missing.
+        name: Of the file of lines, "episodes.jsonl" say.
+        plan: What is asked, with the identity of the run under "identity".
+        resume: Whether to go on with what is there.
+
+    Raises:
+        BadInput: it holds another run; or a run, and `resume` was not said.
+    """
+
+    def __init__(self, path: Path, name: str, plan: Mapping[str, Any], *, resume: bool = False) -> None:
+        self.path, self.name = path, name
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"the results cannot be kept in {path}: {error.strerror}; give another directory") from error
+        self.known = read_plan(path) if (path / PLAN).exists() else None
+        if self.known is not None and not resume:
+            raise BadInput(f"{path} holds the results of a run; continue it with resume, or give another directory")
+        if self.known is not None and self.known.get("identity") != _as_json(plan["identity"]):
+            raise BadInput(f"{path} holds another run: {_difference(self.known.get('identity', {}), plan['identity'])}")
+        self.lines = read_lines(path / name) if self.known is not None else []
+        if self.known is None:
+            write_whole(path / PLAN, plan)
+        self._file = self._open()
+
+    def _open(self) -> TextIO:
+        """Opens the lines for more; half a line, left by a crash, is cut off."""
+        with (self.path / self.name).open("a+b") as file:
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+        return (self.path / self.name).open("a", encoding="utf-8")
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Writes what has ended; it is on disk when this returns."""
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def finish(self, report: Mapping[str, Any]) -> None:
+        """Writes the report."""
+        write_whole(self.path / REPORT, report)
+
+    def close(self) -> None:
+        """Ends it. May be called again."""
+        self._file.close()
+
+
+def read_plan(path: Path) -> dict[str, Any]:
+    """What a run was asked.
+
+    Raises:
+        BadInput: the directory holds no run.
+    """
+    try:
+        plan: dict[str, Any] = json.loads((path / PLAN).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f"{path} holds no run: there is no {PLAN} in it") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path / PLAN} cannot be read: {error}") from error
+    return plan
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines that are on disk; what stands after the last line break is half a line, and left out."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        return []
+    return [_line(path, number, line) for number, line in enumerate(lines[:-1], 1)]
+
+
+def _line(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        content = json.loads(line)
+    except ValueError as error:
+        raise damaged(path, number, error) from error
+    if not isinstance(content, dict):
+        raise damaged(path, number, f"it is a {type(content).__name__}")
+    return content
+
+
+def damaged(path: Path, number: int, why: object) -> BadInput:
+    """What is said of a line that makes no sense."""
+    return BadInput(f"{path}, line {number} is damaged ({why}); remove that line")
+
+
+def write_whole(path: Path, content: Any) -> None:
+    """Writes a file whole, or not at all."""
+    half = path.with_suffix(".part")
+    with half.open("w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    half.replace(path)
+
+
+def _as_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def _difference(known: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    for name in known:
+        if known[name] != _as_json(asked.get(name)):
+            return f"there {name} is {known[name]!r}, and here {asked.get(name)!r}"
+    return "it was asked something else"
