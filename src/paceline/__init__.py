@@ -1,5 +1,6 @@
 """Run agents in environments in parallel, and get exactly the result of running them one after another."""
 
+from importlib import import_module as _import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ from paceline.seeds import digest, seed_of
 from paceline.types import Mission, Seat
 
 if TYPE_CHECKING:
+    from paceline.adapters.ragen import EnvStateManager
+    from paceline.catalog.text_envs import register_env_type
+    from paceline.groups import Groups
     from paceline.vector import make_vec
 
 __version__ = _version("paceline")
@@ -34,7 +38,9 @@ __all__ = [
     "Budget",
     "CallTimeout",
     "Closed",
+    "EnvStateManager",
     "Event",
+    "Groups",
     "Handle",
     "MemberExit",
     "Mission",
@@ -57,14 +63,21 @@ __all__ = [
     "digest",
     "evaluate",
     "make_vec",
+    "register_env_type",
     "seed_of",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Brings `make_vec` in when it is first asked for: it needs Gymnasium, which takes a while to import."""
-    if name == "make_vec":
-        from paceline.vector import make_vec
+_LATER = {
+    "EnvStateManager": "paceline.adapters.ragen",
+    "Groups": "paceline.groups",
+    "make_vec": "paceline.vector",
+    "register_env_type": "paceline.catalog.text_envs",
+}
 
-        return make_vec
+
+def __getattr__(name: str) -> Any:
+    """Brings a name in when it is first asked for: these need packages that take a while to import."""
+    if name in _LATER:
+        return getattr(_import_module(_LATER[name]), name)
     raise AttributeError(f"module 'paceline' has no attribute {name!r}")

@@ -20,7 +20,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     @classmethod
-    def read(cls, values: Mapping[str, Any] | None, where: str) -> Self:
+    def read(cls, values: Mapping[str, Any] | Self | None, where: str) -> Self:
         """Checks `values` and gives the settings.
 
         Args:
@@ -41,10 +41,20 @@ def _faults(error: ValidationError, where: str, cls: type[BaseModel]) -> Iterato
     for fault in error.errors():
         path = ".".join(str(part) for part in (where, *fault["loc"]))
         if fault["type"] == "extra_forbidden":
-            yield f"{path} is not known{_hint(str(fault['loc'][-1]), list(cls.model_fields))}"
+            yield f"{path} is not known{_hint(str(fault['loc'][-1]), _known(cls, fault['loc'][:-1]))}"
         else:
             said = fault["msg"].removeprefix("Value error, ")
             yield f"{path} is {_short(fault['input'])}: {said[:1].lower()}{said[1:]}"
+
+
+def _known(cls: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    """The names that there are where the path leads to."""
+    for part in path:
+        field = cls.model_fields.get(str(part))
+        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+            break
+        cls = field.annotation
+    return list(cls.model_fields)
 
 
 def _hint(name: str, known: list[str]) -> str:

@@ -37,7 +37,12 @@ _registered: dict[str, Factory] = {}
 
 TAGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "SimpleSokoban": {"env_type": "sokoban", "max_actions_per_traj": 10, "max_tokens": 100},
+        "SimpleSokoban": {
+            "env_type": "sokoban",
+            "max_actions_per_traj": 10,
+            "max_tokens": 100,
+            "env_config": {"num_boxes": 1},
+        },
         "LargerSokoban": {
             "env_type": "sokoban",
             "max_actions_per_traj": 20,
@@ -48,7 +53,7 @@ TAGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "env_type": "sokoban",
             "max_actions_per_traj": 10,
             "max_tokens": 120,
-            "env_config": {"observation_format": "grid_coord"},
+            "env_config": {"num_boxes": 1, "observation_format": "grid_coord"},
         },
         "FrozenLake": {"env_type": "frozen_lake", "max_actions_per_traj": 10, "max_tokens": 100},
         "Bandit": {"env_type": "bandit", "max_actions_per_traj": 1, "max_tokens": 100},

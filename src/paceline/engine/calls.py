@@ -89,10 +89,10 @@ def wait_for_any(handles: Sequence[Handle], timeout: float | None) -> None:
     before = sum(handle.answered for handle in handles)
     waiting = next((handle for handle in handles if not handle.done), None)
     while waiting is not None and sum(handle.answered for handle in handles) == before:
-        left = None if end is None else end - monotonic()
-        if left is not None and left < 0:
-            return
+        left = None if end is None else max(0.0, end - monotonic())
         waiting.go_on(left)
+        if left == 0.0:
+            return
 
 
 class Handle:

@@ -116,7 +116,7 @@ async def arollout(
 
 class _Driver:
     def __init__(self, groups: Groups, policy: Any, max_turns: int, concurrency: int, on_end: OnEnd | None) -> None:
-        if not groups.trajectories:
+        if not groups.begun:
             raise BadInput("rollout() before reset(): there is no episode yet")
         if concurrency < 1 or max_turns < 1:
             raise BadInput(f"concurrency={concurrency}, max_turns={max_turns}: give whole numbers from 1")

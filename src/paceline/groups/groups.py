@@ -67,6 +67,7 @@ class Groups:
         self._layouts = Layouts(self.pool)
         self._parallel = self._asked.backend != "inline"
         self.trajectories: list[Trajectory] = []
+        self.begun = False
         self._turns = Turns(self.pool, self.config.format_penalty)
         self._history_digest = ""
 
@@ -93,6 +94,7 @@ class Groups:
         """
         self._fold_digest()
         self._turns.forget()
+        self.begun = True
         first = self._first_seed(seed)
         seeds = [first + index // self.group_size for index in range(len(self))]
         self.trajectories = [
@@ -202,7 +204,7 @@ class Groups:
         return [Answer(ticket.env_id, ticket.trajectory.cache, ticket.done) for ticket in under_way if ticket.taken]
 
     def _ticket(self, given: Mapping[str, Any]) -> Ticket:
-        if not self.trajectories:
+        if not self.begun:
             raise BadInput("step() before reset(): there is no episode yet")
         if not isinstance(given, Mapping):
             raise BadInput(f"an input is a {type(given).__name__}; give a dict with env_id and actions")
@@ -239,7 +241,7 @@ class Groups:
 
     def get_rollout_states(self) -> list[dict[str, Any]]:
         """Gives the rollout cache with metrics: success, actions, means of what infos say, pass@k."""
-        if not self.trajectories:
+        if not self.begun:
             raise BadInput("get_rollout_states() before reset(): there is no episode yet")
         # One that was cut may still be busy with its last turn: nobody waits for that.
         standing = [t.cache["env_id"] for t in self.trajectories if t.status.failure is None and not t.status.cut]

@@ -73,7 +73,8 @@ class Turns:
     def wait(self, tickets: Sequence[Ticket], goal: int, timeout: float | None) -> None:
         """Takes answers in until `goal` of the tickets have theirs, or `timeout` seconds have passed."""
         end = None if timeout is None else monotonic() + timeout
-        handles = list(dict.fromkeys(ticket.handle for ticket in tickets if ticket.handle is not None))
+        handles = _handles(tickets)
+        wait_for_any(_handles(self.pending), 0.0)  # stragglers of earlier calls too
         self._take_in()
         while sum(ticket.taken for ticket in tickets) < goal:
             left = None if end is None else end - monotonic()
@@ -117,6 +118,10 @@ class Turns:
                 ticket.trajectory.take(outcome.answer, ticket.given, self._penalty)
             ticket.taken, ticket.done = True, ticket.trajectory.over
         self.pending = [ticket for ticket in self.pending if not ticket.taken]
+
+
+def _handles(tickets: Sequence[Ticket]) -> list[Handle]:
+    return list(dict.fromkeys(ticket.handle for ticket in tickets if ticket.handle is not None))
 
 
 def fail(trajectory: Trajectory, error: BaseException, given: Mapping[str, Any] | None) -> None:

@@ -1,0 +1,85 @@
+"""Environments that raise, die, hang, and cannot be made: typed outcomes, and everybody else goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from text_worlds import config, said
+
+from paceline.groups import Groups
+
+
+def kinds(groups: Groups) -> list[str | None]:
+    return [None if status.failure is None else status.failure.kind for status in groups.statuses]
+
+
+@pytest.mark.parametrize("plan", ["inline", 2], ids=["here", "2 workers"])
+def test_a_step_that_raises_ends_its_trajectory(plan: Any) -> None:
+    with Groups(config({"Told": 2}), plan=plan) as groups:
+        groups.reset(seed=1)
+        outputs = groups.step([said(0, "a"), said(1, "raise"), said(2, "b"), said(3, "five")])
+        assert [cache["env_id"] for cache in outputs] == [0, 2]
+        assert kinds(groups) == [None, "ArithmeticError", None, "BadInput"]
+        failure = groups.statuses[1].failure
+        assert failure is not None
+        assert "as it was told" in failure.message
+        assert "ArithmeticError" in failure.traceback
+        history = groups.rollout_cache[1]["history"]
+        assert history[0]["info"] == {"failure": "ArithmeticError"}
+        assert history[-1]["failure"] == "ArithmeticError"
+        assert len(groups.step([said(0, "c"), said(2, "d")])) == 2
+        assert len(groups.get_rollout_states()) == 4
+        groups.reset(seed=2)
+        assert kinds(groups) == [None] * 4
+        assert len(groups.step([said(n, "e") for n in range(4)])) == 4
+
+
+def test_a_worker_that_dies_is_replaced_and_nobody_notices(tmp_path: Path) -> None:
+    digests = []
+    for name, first in (("a", True), ("b", False)):
+        mark = tmp_path / name
+        if not first:
+            mark.touch()
+        with Groups(config({"Told": 2}, options={"mark": str(mark)}), plan=2) as groups:
+            groups.reset(seed=1)
+            groups.step([said(n, "hello") for n in range(4)])
+            groups.step([said(n, "die once" if n == 1 else "go on") for n in range(4)])
+            digests.append(groups.digest())
+            assert kinds(groups) == [None] * 4
+            assert any(event.kind == "lost" for event in groups.events) == first
+    assert digests[0] == digests[1]
+
+
+def test_an_action_that_kills_every_time_ends_its_trajectory_alone() -> None:
+    with Groups(config({"Told": 2}), plan=2) as groups:
+        groups.reset(seed=1)
+        outputs = groups.step([said(0, "a"), said(1, "die"), said(2, "b"), said(3, "c")])
+        assert [cache["env_id"] for cache in outputs] == [0, 2, 3]
+        assert kinds(groups) == [None, "WorkerLost", None, None]
+        assert groups.rollout_cache[3]["history"][-1]["state"] == "said: c"
+        assert len(groups.step([said(0, "d"), said(3, "e")])) == 2
+
+
+def test_an_action_that_hangs_is_ended_with_its_worker() -> None:
+    with Groups(config({"Told": 2}, step_timeout=0.3), plan=2) as groups:
+        groups.reset(seed=1)
+        groups.step([said(n, "hello") for n in range(4)])
+        outputs = groups.step([said(0, "hang"), said(1, "a"), said(2, "b"), said(3, "c")])
+        assert [cache["env_id"] for cache in outputs] == [1, 2, 3]
+        assert kinds(groups) == ["CallTimeout", None, None, None]
+        assert groups.rollout_cache[2]["history"][-1]["state"] == "said: hello b"
+
+
+@pytest.mark.parametrize("plan", ["inline", 2], ids=["here", "2 workers"])
+@pytest.mark.parametrize(("option", "kind"), [("unbuildable", "RuntimeError"), ("no_reset", "ValueError")])
+def test_one_that_cannot_be_made_or_reset_is_an_outcome_like_any_other(plan: Any, option: str, kind: str) -> None:
+    written = config({"Ladder": 1, "Told": 1}, options={option: True})
+    with Groups(written, plan=plan) as groups:
+        caches = groups.reset(seed=1)
+        assert len(caches) == 4
+        assert kinds(groups) == [None, None, kind, kind]
+        assert caches[2]["history"] == [{"state": "", "actions_left": 0, "failure": kind}]
+        assert len(groups.step([said(n, "Up") for n in range(4)])) == 2
+        assert len(groups.get_rollout_states()) == 4

@@ -1,0 +1,129 @@
+"""Rollouts: every trajectory at its own pace, and the same trajectories whatever the order of arrival."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from text_worlds import config
+
+from paceline import BadInput
+from paceline.groups import Groups
+from paceline.groups.driver import arollout, rollout
+from paceline.types import Reply, Turn
+
+
+class Climber:
+    """Climbs, or does not, as its turn's seed says; slow or quick, as it likes."""
+
+    def __init__(self, slow: bool = False) -> None:
+        self.slow, self.now, self.most = slow, 0, 0
+        self.turns: list[Turn] = []
+
+    async def answer(self, turn: Turn) -> Reply:
+        self.turns.append(turn)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(random.random() * 0.01 if self.slow else 0)
+        self.now -= 1
+        word = "Up" if turn.seed % 3 else "Down"
+        return Reply(f"<think>{turn.number}</think><answer>{word}</answer>", prompt_tokens=7, completion_tokens=2)
+
+
+def play(policy: Any, plan: Any = "inline", **options: Any) -> Any:
+    written = {**config({"Ladder": 3}, group_size=3, most=6), "agent_proxy": {"max_turn": 6}}
+    with Groups(written, plan=plan) as groups:
+        groups.reset(seed=4)
+        return rollout(groups, policy, **options)
+
+
+def test_trajectories_do_not_depend_on_the_order_of_arrival() -> None:
+    quick = play(Climber())
+    for plan in ("inline", 2):
+        slow = Climber(slow=True)
+        again = play(slow, plan, concurrency=4)
+        assert again.digest == quick.digest
+        assert slow.most == 4
+    assert quick.usage.requests == len(Climber().turns) or quick.usage.requests == sum(map(len, quick.replies.values()))
+    assert quick.usage.prompt_tokens == 7 * quick.usage.requests
+    assert len(quick.states) == 9
+    assert {"Ladder/success", "Ladder/pass@3"} <= quick.states[0]["metrics"].keys()
+
+
+def test_a_turn_tells_a_policy_everything() -> None:
+    policy = Climber()
+    play(policy, max_turns=2)
+    first = next(turn for turn in policy.turns if turn.env_id == 4 and turn.number == 0)
+    second = next(turn for turn in policy.turns if turn.env_id == 4 and turn.number == 1)
+    assert (first.group_id, first.tag, first.actions, first.actions_left) == (1, "Ladder", ("Up", "Down"), 6)
+    assert first.state in str(first.messages[-1]["content"])
+    assert len(second.messages) == 4
+    assert first.seed != second.seed
+    assert 0 <= first.seed < 2**31
+    assert max(turn.number for turn in policy.turns) == 1
+
+
+def test_a_plain_function_is_a_policy_too() -> None:
+    answered = play(lambda turn: "<think></think><answer>Up</answer>")
+    assert all(state["metrics"]["Ladder/success"] == 1.0 for state in answered.states)
+
+
+def test_a_policy_that_fails_ends_its_trajectory_and_no_other() -> None:
+    async def answer(turn: Turn) -> str:
+        if turn.env_id == 4:
+            raise ConnectionError("nobody there")
+        return "<think></think><answer>Up</answer>"
+
+    ended = []
+    answered = play(answer, on_end=lambda trajectory, replies: ended.append((trajectory, len(replies))))
+    failed = next(trajectory for trajectory, _ in ended if trajectory.cache["env_id"] == 4)
+    assert failed.status.failure.kind == "ConnectionError"
+    assert len(ended) == 9
+    assert sum(state["metrics"]["Ladder/success"] for state in answered.states) == 8
+
+
+def test_nonsense_from_a_policy_is_that_trajectorys_failure() -> None:
+    answered = play(lambda turn: 42)
+    assert all("failure" in state["history"][-1] for state in answered.states)
+
+
+@pytest.mark.parametrize(("options", "why"), [({"deadline": 0.3}, "deadline"), ({"quorum": 0.8}, "quorum")])
+def test_what_is_late_may_be_cut_and_says_so(options: dict, why: str) -> None:
+    async def answer(turn: Turn) -> str:
+        await asyncio.sleep(30 if turn.env_id == 0 else 0)
+        return "<think></think><answer>Up</answer>"
+
+    ended = []
+    answered = play(answer, on_end=lambda trajectory, _: ended.append(trajectory), **options)
+    assert answered.states[0]["history"][-1]["cut"] == why
+    assert sum(bool(trajectory.status.cut) for trajectory in ended) >= 1
+    assert len(ended) == 9
+
+
+def test_some_may_be_played_alone() -> None:
+    policy = Climber()
+    play(policy, only={2, 5})
+    assert {turn.env_id for turn in policy.turns} == {2, 5}
+
+
+def test_a_loop_that_runs_already_is_told_what_to_do() -> None:
+    async def inside() -> None:
+        with Groups(config({"Ladder": 1})) as groups:
+            groups.reset(seed=1)
+            with pytest.raises(BadInput, match="await arollout"):
+                rollout(groups, Climber())
+            assert len((await arollout(groups, Climber())).states) == 2
+
+    asyncio.run(inside())
+
+
+def test_bad_options_are_refused() -> None:
+    for options in ({"concurrency": 0}, {"max_turns": -1}):
+        with pytest.raises(BadInput, match="whole numbers from 1"):
+            play(Climber(), **options)
+    with pytest.raises(BadInput, match="needs answer"):
+        play(3)
+    with Groups(config({"Ladder": 1})) as groups, pytest.raises(BadInput, match="before reset"):
+        rollout(groups, Climber())

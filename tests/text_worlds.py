@@ -1,0 +1,143 @@
+"""Text environments for tests: one that climbs, one that does what it is told, and one that draws from everywhere."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from typing import Any
+
+import numpy as np
+
+
+class Ladder:
+    """Climb to the goal; the state tells the rung and a number that was drawn at the reset."""
+
+    action_lookup = {1: "Up", 2: "Down"}  # noqa: RUF012
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        self.goal = (config or {}).get("goal", 3)
+        self.correct_answer = f"up {self.goal} times"
+
+    def reset(self, seed: int, mode: str = "train") -> str:
+        self.drawn = int(np.random.default_rng(seed).integers(1000))
+        self.rung, self.mode = 0, mode
+        return self.render()
+
+    def step(self, action: int) -> tuple[str, float, bool, dict[str, Any]]:
+        self.rung += 1 if action == 1 else -1
+        done = self.rung == self.goal
+        info = {"success": done, "action_is_valid": True, "raw_reward": 0.5, "score": self.rung, "note": "text"}
+        return self.render(), 1.0 if done else -0.1, done, info
+
+    def render(self) -> str:
+        return f"{self.mode}: rung {self.rung} of {self.goal}, number {self.drawn}"
+
+
+class Saved(Ladder):
+    """A ladder that can be saved."""
+
+    def snapshot(self) -> Any:
+        return vars(self)
+
+    def restore(self, state: Any) -> None:
+        vars(self).update(state)
+
+
+class Told:
+    """Does what the text says: dies, hangs, raises; everything else is fine."""
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        self.config = config or {}
+        if self.config.get("unbuildable"):
+            raise RuntimeError("this one cannot be built")
+
+    def reset(self, seed: int, mode: str = "train") -> str:
+        if self.config.get("no_reset"):
+            raise ValueError("this one cannot be reset")
+        self.said: list[str] = []
+        return self.render()
+
+    def step(self, text: str) -> tuple[str, float, bool, dict[str, Any]]:
+        if text == "die":
+            os._exit(13)
+        if text == "die once" and not os.path.exists(self.config["mark"]):
+            open(self.config["mark"], "w").close()
+            os._exit(13)
+        if text == "hang":
+            while True:
+                time.sleep(0.01)
+        if text.startswith("sleep"):
+            time.sleep(float(text.split()[1]))
+        if text == "raise":
+            raise ArithmeticError("as it was told")
+        if text == "five":
+            return "", 0.0, False, False, {}  # type: ignore[return-value]
+        self.said.append(text)
+        return self.render(), 0.0, text == "end", {"success": text == "end"}
+
+    def render(self) -> str:
+        return " ".join(["said:", *self.said])
+
+
+class Drawer(Ladder):
+    """Draws from the global generators at every step, as badly kept environments do."""
+
+    def reset(self, seed: int, mode: str = "train") -> str:
+        random.seed(seed)
+        np.random.seed(seed)
+        self.drawn, self.rung, self.mode = 0, 0, mode
+        return self.render()
+
+    def step(self, action: int) -> tuple[str, float, bool, dict[str, Any]]:
+        self.drawn = random.randrange(1000) + np.random.randint(1000)
+        return super().step(action)
+
+
+class Careless(Ladder):
+    """Does not follow its seed."""
+
+    made = 0
+
+    def reset(self, seed: int, mode: str = "train") -> str:
+        Careless.made += 1
+        super().reset(seed, mode)
+        self.drawn = Careless.made
+        return self.render()
+
+
+class Picture(Ladder):
+    """Shows a picture."""
+
+    def render(self) -> Any:
+        frame = np.zeros((4, 4, 3), np.uint8)
+        frame[self.rung % 4] = 255
+        return frame
+
+
+def config(
+    tags: dict[str, int],
+    *,
+    group_size: int = 2,
+    most: int = 5,
+    options: dict[str, Any] | None = None,
+    base: Any = None,
+    **manager: Any,
+) -> dict[str, Any]:
+    """A configuration in RAGEN's shape; a tag is a class of this module, or a built-in tag."""
+    own = {name: kind for name, kind in globals().items() if isinstance(kind, type) and name in tags}
+    custom = {
+        name: {"env_type": f"text_worlds:{name}", "max_actions_per_traj": most, "env_config": options} for name in own
+    }
+    side = {
+        "env_groups": sum(tags.values()),
+        "group_size": group_size,
+        "env_configs": {"tags": list(tags), "n_groups": list(tags.values())},
+    }
+    found: dict[str, Any] = {"es_manager": {"train": side, "val": side, **manager}, "custom_envs": custom}
+    return found if base is None else {**found, "seed": {"train": base, "val": base}}
+
+
+def said(env_id: int, *actions: str) -> dict[str, Any]:
+    """One input."""
+    return {"env_id": env_id, "actions": list(actions), "llm_response": "r", "llm_raw_response": "raw"}
