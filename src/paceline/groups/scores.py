@@ -10,6 +10,7 @@ from paceline.seeds import digest
 
 def scores(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     """Tag → trajectories, success, pass@k, mean return, actions and turns, failures, cuts."""
+    records = sorted(records, key=lambda record: int(record["env_id"]))
     tags = dict.fromkeys(record["tag"] for record in records)
     return {tag: _score([record for record in records if record["tag"] == tag]) for tag in tags}
 

@@ -54,7 +54,7 @@ class Trajectory:
     """One environment's cache and status, from reset to reset."""
 
     def __init__(self, env_id: int, group_id: int, tag: str, most: int, seed: int) -> None:
-        self.most = most
+        self.env_id, self.most = env_id, most
         self.status = EnvStatus(seed=seed)
         self.names: tuple[str, ...] = ()
         self.cache: dict[str, Any] = {

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from paceline.engine import Handle, Pool, wait_for_any
+from paceline.engine import Handle, Outcome, Pool, wait_for_any
+from paceline.groups.member import Turned
 from paceline.groups.trajectory import Trajectory
 
 _log = logging.getLogger("paceline")
@@ -42,7 +43,7 @@ class Ticket:
     @property
     def env_id(self) -> int:
         """Which environment."""
-        return int(self.given["env_id"])
+        return self.trajectory.env_id
 
 
 class Turns:
@@ -104,18 +105,23 @@ class Turns:
             self._told_of_late = True
             _log.warning("environment %d was done already: inputs after the end do nothing", ticket.env_id)
 
-    def _take_in(self) -> None:
+    def _answers(self) -> Iterator[tuple[Ticket, Outcome]]:
+        by_handle: dict[Handle, list[Ticket]] = {}
         for ticket in self.pending:
             assert ticket.handle is not None
-            outcome = ticket.handle.outcomes([ticket.env_id]).get(ticket.env_id)
-            if outcome is None:
-                continue
+            by_handle.setdefault(ticket.handle, []).append(ticket)
+        for handle, tickets in by_handle.items():
+            outcomes = handle.outcomes([ticket.env_id for ticket in tickets])
+            yield from ((ticket, outcomes[ticket.env_id]) for ticket in tickets if ticket.env_id in outcomes)
+
+    def _take_in(self) -> None:
+        for ticket, outcome in self._answers():
             if ticket.trajectory.status.cut:
                 pass  # nobody waits for it any more
             elif outcome.error is not None:
                 fail(ticket.trajectory, outcome.error, ticket.given)
             else:
-                ticket.trajectory.take(outcome.answer, ticket.given, self._penalty)
+                ticket.trajectory.take(Turned(*outcome.answer), ticket.given, self._penalty)
             ticket.taken, ticket.done = True, ticket.trajectory.over
         self.pending = [ticket for ticket in self.pending if not ticket.taken]
 

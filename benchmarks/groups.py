@@ -1,0 +1,255 @@
+"""What groups of text environments gain and cost, against unconnected loops, here, the source design, and threads.
+
+    python benchmarks/groups.py [--quick] [--only NAME] [--markdown FILE] [--wait-quiet SECONDS]
+
+Each measure below is a generator of rows; its docstring says what is divided by what. See README.md for how to read the
+table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from loops import SourceDesign, ThreadPerEnv, Unconnected, make
+from quiet import Quiet, Row, gain_row, interleave, ratio_row, repeat, report
+
+from paceline.groups import Groups
+from paceline.groups.driver import rollout
+from paceline.policies.chat import ChatPolicy
+from paceline.policies.expert_chat import ExpertChat
+from paceline.policies.scripted_text import RandomWords
+from paceline.testing.llm_faults import Faults
+from paceline.testing.llm_server import LlmServer
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    rounds: int = 9
+    rooms: int = 128
+    shops: int = 32
+    turns: int = 12
+    cheap: int = 64
+    agents: int = 64
+    agent_rounds: int = 5
+
+
+QUICK = Sizes(rounds=3, rooms=32, shops=8, turns=4, cheap=16, agents=16, agent_rounds=1)
+ROOM = {"dim_x": 6, "dim_y": 6, "num_boxes": 3, "search_depth": 100}
+
+
+def config(tag: str, groups: int, *, size: int = 1, most: int = 1_000_000, **env_config: Any) -> dict[str, Any]:
+    kinds = {"WebShop": "webshop", "FrozenLake": "frozen_lake", "Weight": "weights:Weight"}
+    side = {"env_groups": groups, "group_size": size, "env_configs": {"tags": [tag], "n_groups": [groups]}}
+    kind = kinds.get(tag, tag.lower())
+    custom = {tag: {"env_type": kind, "max_actions_per_traj": most, "env_config": env_config}}
+    return {"es_manager": {"train": side}, "custom_envs": custom, "agent_proxy": {"max_turn": 6}}
+
+
+def timed(call: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+# -- 1 and 2: two workers against two loops that know nothing of each other -------------------------------
+
+
+def rooms(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
+    """Sokoban rooms of new seeds: two unconnected loops / a reset of groups on two workers."""
+    peer, half = Unconnected(), sizes.rooms // 2
+    seeds = itertools.count(0, sizes.rooms)
+
+    with Groups(config("Sokoban", sizes.rooms, **ROOM), plan=2) as groups:
+        groups.reset(seed=next(seeds))
+
+        def theirs() -> float:
+            first = next(seeds)
+            parts = [
+                [("sokoban", ROOM, first + number) for number in range(begin, begin + half)] for begin in (0, half)
+            ]
+            return timed(lambda: peer.ask("make", parts))
+
+        contestants = {"ours": lambda: timed(lambda: groups.reset(seed=next(seeds))), "theirs": theirs}
+        slices = interleave(quiet, contestants, sizes.rounds)
+    peer.close()
+    yield gain_row(f"efficiency, {sizes.rooms} rooms: 2 unconnected loops / 2 workers", *_pair(slices), 0.9)
+
+
+def shops(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
+    """Turns of WebShop: two unconnected loops / a step of groups on two workers."""
+    peer, half = Unconnected(), sizes.shops // 2
+    orders = [("webshop", {}, number) for number in range(sizes.shops)]
+    make(orders[:1])  # the index is built once per machine
+    peer.ask("make", [orders[:half], orders[half:]])
+    queries = itertools.cycle(["red cotton shirt", "large wooden table", "usb cable", "soft warm blanket", "green tea"])
+
+    with Groups(config("WebShop", sizes.shops), plan=2) as groups:
+        groups.reset(seed=0)
+
+        def turns() -> list[list[str]]:
+            """Everybody searches for something of its own, and goes back."""
+            return [
+                action
+                for turn in range(sizes.turns // 2)
+                for action in (
+                    [f"search[{next(queries)} {turn} {n} {time.perf_counter_ns()}]" for n in range(sizes.shops)],
+                    ["click[Back to Search]"] * sizes.shops,
+                )
+            ]
+
+        def ours() -> float:
+            played = [[_said(n, action) for n, action in enumerate(actions)] for actions in turns()]
+            return timed(lambda: [groups.step(inputs) for inputs in played])
+
+        def theirs() -> float:
+            played = turns()
+            parts = [[actions[:half] for actions in played], [actions[half:] for actions in played]]
+            return timed(lambda: peer.ask("play", parts))
+
+        slices = interleave(quiet, {"ours": ours, "theirs": theirs}, sizes.rounds)
+    peer.close()
+    yield gain_row(f"efficiency, {sizes.shops} shops: 2 unconnected loops / 2 workers", *_pair(slices), 0.9)
+
+
+# -- 3: cheap environments -------------------------------------------------------------------------------
+
+
+def cheap(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
+    """Episodes of cheap environments with a random policy: auto / inline."""
+    for tag in ("Bandit", "Countdown", "FrozenLake"):
+        with (
+            Groups(config(tag, sizes.cheap, most=10), plan="auto") as auto,
+            Groups(config(tag, sizes.cheap, most=10), plan="inline") as here,
+        ):
+
+            def episodes(groups: Groups) -> float:
+                def run() -> None:
+                    for seed in range(3):
+                        groups.reset(seed=seed)
+                        rollout(groups, RandomWords(2), max_turns=3)
+
+                return timed(run)
+
+            contestants = {"ours": lambda auto=auto: episodes(auto), "theirs": lambda here=here: episodes(here)}
+            slices = interleave(quiet, contestants, sizes.rounds)
+        yield ratio_row(f"{tag}: auto / inline", *_pair(slices), 1.05)
+
+
+# -- 4: the source design --------------------------------------------------------------------------------
+
+
+def source(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
+    """A step of 128 Sokoban environments: source design / groups; one thread per environment / groups."""
+    count = 128
+    orders = [("sokoban", {**ROOM, "max_steps": 1_000_000}, 7)] * count
+    moves = itertools.cycle([["Up", "Right", "Left", "Down"]])
+    design, threads = SourceDesign(orders), ThreadPerEnv(orders)
+    with Groups(config("Sokoban", 1, size=count, max_steps=1_000_000, **ROOM), plan="auto") as groups:
+        groups.reset(seed=7)
+
+        def steps(manager: Any) -> float:
+            inputs = [[_said(n, move) for n in range(count)] for move in next(moves)]
+            return timed(lambda: [manager.step(each) for each in inputs]) / len(inputs)
+
+        contestants = {
+            "ours": lambda: steps(groups),
+            "source": lambda: steps(design),
+            "threads": lambda: steps(threads),
+        }
+        slices = interleave(quiet, contestants, 3 * sizes.rounds)
+    design.pool.shutdown()
+    threads.pool.shutdown()
+    yield gain_row("a step of 128 Sokobans: source design / groups", slices["ours"], slices["source"], 10)
+    yield gain_row("… one thread per environment / groups", slices["ours"], slices["threads"])
+
+
+# -- 5: memory -------------------------------------------------------------------------------------------
+
+
+def memory(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
+    """Memory of all processes for environments of 4 MB each, by what the environments themselves have."""
+    envs, each = 64, 4
+    for workers in (1, 2, 4):
+        with Groups(config("Weight", envs, megabytes=0), plan=workers) as empty:
+            empty.reset(seed=1)
+            before = _used(empty)
+        with Groups(config("Weight", envs, megabytes=each), plan=workers) as full:
+            full.reset(seed=1)
+            after = _used(full)
+        times = (after - before) / (envs * each * 1e6)
+        name = f"memory of {envs} envs of {each} MB on {workers} workers / {envs} × {each} MB"
+        yield Row(name, f"{times:.3f}", "≤ 1.1", "yes" if times <= 1.1 else "no")
+
+
+def _used(groups: Groups) -> int:
+    return sum(psutil.Process(worker.pid).memory_full_info().uss for worker in groups.pool.workers)
+
+
+# -- 6: an agent behind an endpoint ----------------------------------------------------------------------
+
+
+def agent(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
+    """Sokoban with an expert behind an endpoint that answers in 50–200 ms and fails at times: one by one / rollout."""
+    with LlmServer(answer=ExpertChat(2), faults=Faults()) as server:
+        digests = set()
+
+        def play(concurrency: int) -> float:
+            with Groups(config("Sokoban", sizes.agents // 4, size=4, most=10, num_boxes=1)) as groups:
+                groups.reset(seed=1)
+                policy = ChatPolicy("test-model", base_url=server.url, temperature=0.0, concurrency=concurrency)
+                seconds = timed(lambda: rollout(groups, policy, concurrency=concurrency))
+                digests.add(groups.digest())
+                assert all(status.failure is None for status in groups.statuses)
+                return seconds
+
+        ours = repeat(quiet, lambda: play(sizes.agents), sizes.agent_rounds)
+        theirs = repeat(quiet, lambda: play(1), 1)
+    assert len(digests) == 1, "the trajectories differ"
+    theirs.values, theirs.clean = theirs.values * len(ours.values), theirs.clean * len(ours.values)
+    yield gain_row(f"{sizes.agents} agents: one request at a time / rollout", ours, theirs, 5)
+
+
+def _pair(slices: dict[str, Any]) -> tuple[Any, Any]:
+    return slices["ours"], slices["theirs"]
+
+
+def _said(env_id: int, action: str) -> dict[str, Any]:
+    return {"env_id": env_id, "actions": [action], "llm_response": "", "llm_raw_response": ""}
+
+
+MEASURES: dict[str, Callable[[Quiet, Sizes], Iterator[Row]]] = {
+    f.__name__: f for f in (rooms, shops, cheap, source, memory, agent)
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a minute: does it still run, is anything far off?")
+    parser.add_argument("--only", choices=MEASURES, action="append", help="one measure; may be repeated")
+    parser.add_argument("--markdown", type=Path, help="write the table to this file too")
+    parser.add_argument("--wait-quiet", type=float, default=60.0, help="seconds to wait for a quiet machine, in all")
+    options = parser.parse_args()
+    names = options.only or list(MEASURES)
+    sizes, quiet, rows = QUICK if options.quick else Sizes(), Quiet(), list[Row]()
+    for name in names:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        quiet.grant(options.wait_quiet / len(names))
+        rows += MEASURES[name](quiet, sizes)
+    text = report("Groups", rows, ("paceline", "numpy", "gymnasium", "openai"))
+    print(text)
+    if options.markdown:
+        options.markdown.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

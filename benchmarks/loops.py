@@ -1,0 +1,140 @@
+"""Peers of groups: plain loops in unconnected processes, the source design, and one thread per environment.
+
+A module of its own, and a small one: every process of the peers imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+from paceline.catalog.text_envs import find_text_env
+from paceline.groups.member import Begun, Member, Turned
+from paceline.groups.trajectory import Trajectory
+
+Order = tuple[str, dict[str, Any], int]
+"""(kind, its options, seed) of an environment."""
+
+
+def make(orders: Sequence[Order]) -> list[Any]:
+    """Environments, reset one after another."""
+    envs = []
+    for kind, options, seed in orders:
+        env = find_text_env(kind)(options)
+        env.reset(seed=seed, mode="train")
+        envs.append(env)
+    return envs
+
+
+def play(envs: Sequence[Any], turns: Sequence[Sequence[Any]]) -> None:
+    """Every environment takes its action of every turn, and shows its state, as a manager wants to see it."""
+    for actions in turns:
+        for env, action in zip(envs, actions, strict=True):
+            env.step(action)
+            env.render()
+
+
+def _alone(line: Any) -> None:
+    """A sequential process that knows nothing of others."""
+    envs: list[Any] = []
+    while (asked := line.recv()) is not None:
+        what, content = asked
+        if what == "make":
+            envs = make(content)
+        else:
+            play(envs, content)
+        line.send(True)
+
+
+class Unconnected:
+    """Sequential processes, started and warm; each does its part."""
+
+    def __init__(self, count: int = 2) -> None:
+        spawn = get_context("spawn")
+        pipes = [spawn.Pipe() for _ in range(count)]
+        self._lines = [ours for ours, _ in pipes]
+        self._processes = [spawn.Process(target=_alone, args=(theirs,), daemon=True) for _, theirs in pipes]
+        for process in self._processes:
+            process.start()
+
+    def ask(self, what: str, parts: Sequence[Any]) -> None:
+        """Everybody works on a part; returns when all are done."""
+        for line, part in zip(self._lines, parts, strict=True):
+            line.send((what, part))
+        for line in self._lines:
+            line.recv()
+
+    def close(self) -> None:
+        for line in self._lines:
+            line.send(None)
+        for process in self._processes:
+            process.join()
+
+
+# -- the source design, and threads ------------------------------------------------------------------------
+#
+# Both carry out the same turns, by the same rules, into the same caches as groups do: only who is asked, and how,
+# differs.
+
+_replicas: list[Member] = []
+
+
+def _members(orders: Sequence[Order]) -> list[Member]:
+    members = []
+    for kind, options, seed in orders:
+        members.append(Member(find_text_env(kind), options, 1_000_000, kind))
+        members[-1].begin(seed, "train", None, None)
+    return members
+
+
+def _build_all(orders: Sequence[Order]) -> None:
+    _replicas[:] = _members(orders)
+
+
+def _turn_of(env_id: int, actions: list[str]) -> tuple[Any, ...]:
+    return _replicas[env_id].turn(actions)
+
+
+class _Manager:
+    """Submits a turn per environment, waits for each, and keeps the caches."""
+
+    def __init__(self, orders: Sequence[Order]) -> None:
+        self._caches = [
+            Trajectory(number, number, order[0], 1_000_000, order[2]) for number, order in enumerate(orders)
+        ]
+        for cache in self._caches:
+            cache.begin(Begun("", ()))
+
+    def submit(self, env_id: int, actions: list[str]) -> Future[tuple[Any, ...]]:
+        raise NotImplementedError
+
+    def step(self, inputs: Sequence[Mapping[str, Any]]) -> None:
+        futures = [self.submit(given["env_id"], given["actions"]) for given in inputs]
+        for given, future in zip(inputs, futures, strict=True):
+            self._caches[given["env_id"]].take(Turned(*future.result()), given, -0.1)
+
+
+class SourceDesign(_Manager):
+    """A replica of every environment in every worker, and a submit per environment and step, to whoever is free."""
+
+    def __init__(self, orders: Sequence[Order], workers: int = 2) -> None:
+        super().__init__(orders)
+        spawn = get_context("spawn")
+        self.pool = ProcessPoolExecutor(workers, mp_context=spawn, initializer=_build_all, initargs=(list(orders),))
+
+    def submit(self, env_id: int, actions: list[str]) -> Future[tuple[Any, ...]]:
+        return self.pool.submit(_turn_of, env_id, actions)
+
+
+class ThreadPerEnv(_Manager):
+    """One thread per environment, as some peers have it."""
+
+    def __init__(self, orders: Sequence[Order]) -> None:
+        super().__init__(orders)
+        self._members = _members(orders)
+        self.pool = ThreadPoolExecutor(len(self._members))
+
+    def submit(self, env_id: int, actions: list[str]) -> Future[tuple[Any, ...]]:
+        return self.pool.submit(self._members[env_id].turn, actions)

@@ -1,0 +1,147 @@
+"""`paceline rollout` and `paceline play`, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from text_worlds import config
+
+from paceline.testing.llm_server import LlmServer
+
+TESTS = Path(__file__).parents[1]
+
+
+def run(*words: str, cwd: Path, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "paceline", *words],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    written = {**config({"SimpleSokoban": 2, "Countdown": 1, "Ladder": 1}, base=5), "agent_proxy": {"max_turn": 3}}
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(written))
+    return path
+
+
+def lines(directory: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (directory / "trajectories.jsonl").read_text().splitlines()]
+
+
+def test_a_scripted_policy_plays_and_everything_is_on_disk(file: Path, tmp_path: Path) -> None:
+    done = run("rollout", str(file), "--policy", "random", "--out", "a", cwd=tmp_path)
+    assert "SimpleSokoban" in done.stdout
+    assert "pass@2" in done.stdout
+    assert "digest: " in done.stdout
+    records = lines(tmp_path / "a")
+    assert sorted(record["env_id"] for record in records) == list(range(8))
+    first = min(records, key=lambda record: record["env_id"])
+    assert [message["role"] for message in first["messages"][:3]] == ["system", "user", "assistant"]
+    assert first["mask"] == [int(message["role"] == "assistant") for message in first["messages"]]
+    assert {"state", "actions_left", "actions", "reward", "info", "llm_response"} <= first["history"][0].keys()
+    again = json.loads(
+        run("rollout", str(file), "--policy", "random", "--out", "b", "-j", "2", "--json", cwd=tmp_path).stdout
+    )
+    assert f"digest: {again['digest']}" in done.stdout
+    assert json.loads((tmp_path / "b" / "report.json").read_text()) == again
+    assert list(again["tags"]) == ["SimpleSokoban", "Countdown", "Ladder"]
+
+
+def test_a_run_that_was_killed_goes_on_to_the_same_digest(file: Path, tmp_path: Path) -> None:
+    whole = json.loads(run("rollout", str(file), "--policy", "random", "--out", "a", "--json", cwd=tmp_path).stdout)
+    (tmp_path / "b").mkdir()
+    for name in ("plan.json", "trajectories.jsonl"):
+        (tmp_path / "b" / name).write_text((tmp_path / "a" / name).read_text())
+    kept = (tmp_path / "b" / "trajectories.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "b" / "trajectories.jsonl").write_text("".join(kept[:3]) + kept[3][:40])  # killed in mid-line
+    done = run("rollout", str(file), "--policy", "random", "--resume", "b", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["digest"] == whole["digest"]
+    refused = run("rollout", str(file), "--policy", "random", "--seed", "9", "--resume", "b", cwd=tmp_path, code=2)
+    assert "holds another run: there seed is None, and here 9" in refused.stderr
+
+
+def test_ctrl_c_keeps_what_is_done(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import asyncio\n"
+        "class Slow:\n"
+        "    async def answer(self, turn):\n"
+        "        await asyncio.sleep(60 if turn.env_id > 3 else 0)\n"
+        "        return '<think></think><answer>Up</answer>'\n"
+    )
+    words = ["rollout", str(file), "--policy", "slow.py:Slow", "--max-turns", "1", "--out", "a"]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    command = [sys.executable, "-m", "paceline", *words]
+    started = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    path = tmp_path / "a" / "trajectories.jsonl"
+    while not (path.exists() and path.read_text().count("\n") == 4):
+        assert started.poll() is None, started.communicate()
+        time.sleep(0.02)
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate(timeout=60)
+    assert started.returncode == 130
+    assert b"--resume a" in err
+    assert b"4 of 8 trajectories" in out
+
+
+def test_a_model_behind_an_endpoint_plays(file: Path, tmp_path: Path) -> None:
+    with LlmServer(api_key=None) as server:
+        words = ("rollout", str(file), "--base-url", server.url, "--model", "test-model", "--json", "--out", "a")
+        told = json.loads(run(*words, cwd=tmp_path).stdout)
+    assert told["tokens"]["requests"] == server.traffic.requests > 8
+    assert told["tokens"]["completion_tokens"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--policy", "nobody"), "policy 'nobody' is not known"),
+        ((), "say who plays"),
+        (("--policy", "random", "--model", "m"), "not both"),
+        (("--policy", "random", "--base-url", "http://x"), "--base-url belongs to --model"),
+        (("--policy", "random", "--mode", "test"), "mode='test'"),
+        (("--policy", "random", "--resume", "nowhere"), "there is no such directory"),
+        (("--policy", "random", "--plan", "nowhere"), "nowhere"),
+    ],
+)
+def test_mistakes_are_told_in_words(file: Path, tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    assert told in run("rollout", str(file), *words, cwd=tmp_path, code=2).stderr
+
+
+def test_a_configuration_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
+    assert "cannot be read" in run("rollout", "nothing.yaml", "--policy", "random", cwd=tmp_path, code=2).stderr
+
+
+def test_failures_are_an_exit_code_of_their_own(tmp_path: Path) -> None:
+    written = config({"Ladder": 1, "Told": 1}, options={"no_reset": True}, base=5)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(written))
+    done = run("rollout", "config.yaml", "--policy", "random", "--out", "a", cwd=tmp_path, code=3)
+    assert "cannot be reset" in done.stderr
+    assert sum(record["failure"] is not None for record in lines(tmp_path / "a")) == 2
+
+
+def test_a_person_plays(tmp_path: Path) -> None:
+    done = run("play", "sokoban,num_boxes=1", "--seed", "3", cwd=tmp_path, stdin="up\nw\nfly\nl\nq\n")
+    assert done.stdout.count("######") > 4
+    assert "'fly' is no action" in done.stdout
+    assert "not solved after 3 actions" in done.stdout
+    assert "did you mean sokoban" in run("play", "sokobann", cwd=tmp_path, code=2).stderr
+    assert "boxes" in run("play", "sokoban,boxes=1", cwd=tmp_path, code=2).stderr
