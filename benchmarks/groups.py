@@ -26,8 +26,7 @@ from paceline.groups.driver import rollout
 from paceline.policies.chat import ChatPolicy
 from paceline.policies.expert_chat import ExpertChat
 from paceline.policies.scripted_text import RandomWords
-from paceline.testing.llm_faults import Faults
-from paceline.testing.llm_server import LlmServer
+from paceline.testing import Faults, LlmServer
 
 
 @dataclass(frozen=True)

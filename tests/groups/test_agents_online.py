@@ -10,8 +10,7 @@ from paceline.groups import Groups
 from paceline.groups.driver import rollout
 from paceline.policies.chat import ChatPolicy
 from paceline.policies.expert_chat import ExpertChat
-from paceline.testing.llm_faults import CALM, Faults
-from paceline.testing.llm_server import LlmServer
+from paceline.testing import CALM, Faults, LlmServer
 
 BAD_DAY = Faults(
     latency=(0.001, 0.02), rate_429=0.15, retry_after=0.01, rate_500=0.1, rate_cut=0.05, rate_malformed=0.05
@@ -40,3 +39,17 @@ def test_64_agents_on_a_bad_day_end_complete_and_as_on_a_good_one() -> None:
     assert busy.traffic.most_at_once <= 48
     assert all(len(state["history"]) >= 2 for state in bad.states)
     assert sum(state["metrics"][f"{state['tag']}/success"] for state in good.states) >= 40
+
+
+def test_pictures_reach_the_model() -> None:
+    seen: list[Any] = []
+
+    def look(request: Any) -> str:
+        seen.append(request["messages"][-1]["content"])
+        return "<think></think><answer>Up</answer>"
+
+    with LlmServer(answer=look) as server, Groups(config({"Picture": 1})) as groups:
+        groups.reset(seed=1)
+        result = rollout(groups, ChatPolicy("test-model", base_url=server.url), max_turns=1)
+    assert [part["type"] for part in seen[0]] == ["image_url", "text"]
+    assert all("failure" not in state["history"][-1] for state in result.states)

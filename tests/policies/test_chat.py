@@ -315,8 +315,6 @@ def test_turns_that_cannot_be_answered() -> None:
     mind = ChatPolicy("m", base_url="http://127.0.0.1:1/v1")
     with pytest.raises(BadInput, match="turn 0 of environment 7 has no messages"):
         ask(mind, Turn(7, 0, "T", "bandit", 0, "", 1))
-    with pytest.raises(BadInput, match="shows pictures"):
-        ask(mind, replace(turn(), images=(1,)))
 
 
 def test_without_openai_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,11 @@ class Member:
         offered = {"seed": seed, "mode": mode}
         offered |= {} if layout is None else {"layout": layout}
         offered |= {} if dynamics is None else {"dynamics": dynamics}
+        if dynamics is not None and not self._takes("dynamics"):
+            raise BadInput(
+                f"{self._tag}: reset() of {type(self._env).__name__} takes no `dynamics`, so its members cannot differ "
+                "after they began alike; leave dynamics: member out"
+            )
         self._used, self._over = 0, False
         self._env.reset(**{name: value for name, value in offered.items() if self._takes(name)})
         names = self._lookup()

@@ -152,11 +152,6 @@ class ChatPolicy:
     def _request(self, turn: Turn) -> dict[str, Any]:
         if not turn.messages:
             raise BadInput(f"turn {turn.number} of environment {turn.env_id} has no messages; a chat model needs some")
-        if turn.images:
-            raise BadInput(
-                f"environment {turn.env_id} ({turn.env_type}) shows pictures, and ChatPolicy sends text only; "
-                "let the environment render text, or write a policy that sends them"
-            )
         messages = [
             {name: valid(value) if isinstance(value, str) else value for name, value in message.items()}
             for message in turn.messages
