@@ -22,13 +22,13 @@ import time
 import timeit
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from command import run
 from faults import endurance, faults
 from nano import Cart, Env, Nano, UnsafePool, by_call, by_port, pool, start_worker
-from quiet import Quiet, Row, Slices, cpu_seconds, figure_row, interleave, per_call, ratio_row, report
+from quiet import Quiet, Row, Slices, cpu_seconds, figure_row, interleave, per_call, ratio_row
 
 from paceline import Pool
 from paceline.engine import wire
@@ -273,33 +273,10 @@ def imports(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
 MEASURES = {f.__name__: f for f in (trips, start, safety, trace, imports, faults, endurance)}
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="What the engine costs, as ratios to the bare thing.")
-    parser.add_argument("--quick", action="store_true", help="small sizes, at most a minute")
-    parser.add_argument("--only", metavar="NAME", choices=MEASURES, help=", ".join(MEASURES))
-    parser.add_argument("--markdown", metavar="FILE", type=Path, help="write the table there too")
-    parser.add_argument("--wait-quiet", metavar="SECONDS", type=float, default=120.0, help="for the whole run")
-    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
-    return parser.parse_args()
-
-
-def main() -> None:
-    chosen = arguments()
-    if chosen.child:
-        module, times, patience = chosen.child
-        return start_child(module, int(times), float(patience))
-    os.environ.setdefault("PYTHONHASHSEED", "0")  # what workers use; otherwise the engine says so each time
-    quiet, sizes = Quiet(), QUICK if chosen.quick else Sizes()
-    rows, names = [], [chosen.only] if chosen.only else list(MEASURES)
-    for name in names:
-        print(f"{name} …", file=sys.stderr, flush=True)
-        quiet.grant(chosen.wait_quiet / len(names))
-        rows += MEASURES[name](quiet, sizes)
-    text = report("The engine", rows, ("paceline", "numpy", "torch"))
-    print(text)
-    if chosen.markdown:
-        chosen.markdown.write_text(text, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--child"]:
+        module, times, patience = sys.argv[2:]
+        start_child(module, int(times), float(patience))
+    else:
+        about = "What the engine costs, as ratios to the bare thing."
+        run("The engine", about, MEASURES, Sizes(), QUICK, ("paceline", "numpy", "torch"))

@@ -8,17 +8,15 @@ table.
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
+from command import run
 from crowd import Heavy, OneByOne, PickledEveryStep, Waiting
-from quiet import Quiet, Row, gain_row, interleave, ratio_row, report
+from quiet import Quiet, Row, gain_row, interleave, ratio_row
+from unconnected import Unconnected
 
 from paceline import Plan
 from paceline.evaluate import evaluate
@@ -46,53 +44,26 @@ QUICK = Sizes(rounds=3, episodes=8, waiting_steps=2, steps=20, auto_episodes=2)
 
 
 def timed(call: Callable[[], Any]) -> Callable[[], float]:
-    def run() -> float:
+    def measure() -> float:
         begin = time.perf_counter()
         call()
         return time.perf_counter() - begin
 
-    return run
+    return measure
 
 
 # -- 1: missions and episodes --------------------------------------------------------------------------
 
 
-def _alone(line: Any) -> None:
-    """A sequential process that knows nothing of others: plays what it is told, and says when it is done."""
-    while (asked := line.recv()) is not None:
-        missions, episodes, seed = asked
-        evaluate(missions, "memory", episodes=episodes, seed=seed, plan=0, agents="off")
-        line.send(True)
-
-
-class Unconnected:
-    """Two sequential processes, started and warm; each plays half."""
-
-    def __init__(self, count: int = 2) -> None:
-        spawn = get_context("spawn")
-        pipes = [spawn.Pipe() for _ in range(count)]
-        self._lines = [ours for ours, _ in pipes]
-        self._processes = [spawn.Process(target=_alone, args=(theirs,), daemon=True) for _, theirs in pipes]
-        for process in self._processes:
-            process.start()
-        self.play(("forage-duel",), 1)
-
-    def play(self, missions: tuple[str, ...], episodes: int) -> None:
-        for number, line in enumerate(self._lines):
-            line.send((missions, episodes, number * episodes))
-        for line in self._lines:
-            line.recv()
-
-    def close(self) -> None:
-        for line in self._lines:
-            line.send(None)
-        for process in self._processes:
-            process.join()
+def _play_alone(asked: tuple[tuple[str, ...], int, int]) -> None:
+    missions, episodes, seed = asked
+    evaluate(missions, "memory", episodes=episodes, seed=seed, plan=0, agents="off")
 
 
 def spread(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
     """Two workers / two unconnected sequential processes with half of the episodes each; our start included."""
-    peer = Unconnected()
+    peer = Unconnected(_play_alone)
+    peer.ask([(("forage-duel",), 1, 0)] * 2)
     for name, missions in (("one mission", ("forage",)), ("six missions", SIX)):
         each = max(2, sizes.episodes // len(missions) // 2 * 2)
 
@@ -100,7 +71,7 @@ def spread(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
             evaluate(missions, "memory", episodes=each, plan=2, agents="off")
 
         def theirs(missions: tuple[str, ...] = missions, each: int = each) -> None:
-            peer.play(missions, each // 2)
+            peer.ask([(missions, each // 2, seed) for seed in (0, each // 2)])
 
         slices = interleave(quiet, {"ours": timed(ours), "theirs": timed(theirs)}, sizes.rounds)
         yield gain_row(
@@ -222,24 +193,6 @@ MEASURES: dict[str, Callable[[Quiet, Sizes], Iterator[Row]]] = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a minute: does it still run, is anything far off?")
-    parser.add_argument("--only", choices=MEASURES, action="append", help="one measure; may be repeated")
-    parser.add_argument("--markdown", type=Path, help="write the table to this file too")
-    parser.add_argument("--wait-quiet", type=float, default=60.0, help="seconds to wait for a quiet machine, in all")
-    options = parser.parse_args()
-    names = options.only or list(MEASURES)
-    sizes, quiet, rows = QUICK if options.quick else Sizes(), Quiet(), list[Row]()
-    for name in names:
-        print(f"{name} …", file=sys.stderr, flush=True)
-        quiet.grant(options.wait_quiet / len(names))
-        rows += MEASURES[name](quiet, sizes)
-    text = report("Evaluation", rows, ("paceline", "numpy", "torch", "gymnasium"))
-    print(text)
-    if options.markdown:
-        options.markdown.write_text(text)
-
-
 if __name__ == "__main__":
-    main()
+    about = str(__doc__).partition("\n")[0]
+    run("Evaluation", about, MEASURES, Sizes(), QUICK, ("paceline", "numpy", "torch", "gymnasium"))

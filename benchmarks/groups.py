@@ -8,18 +8,17 @@ table.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psutil
-from loops import SourceDesign, ThreadPerEnv, Unconnected, make
-from quiet import Quiet, Row, gain_row, interleave, ratio_row, repeat, report
+from command import run
+from loops import SourceDesign, ThreadPerEnv, make, serve
+from quiet import Quiet, Row, gain_row, interleave, ratio_row, repeat
+from unconnected import Unconnected
 
 from paceline.groups import Groups
 from paceline.groups.driver import rollout
@@ -65,7 +64,7 @@ def timed(call: Callable[[], Any]) -> float:
 
 def rooms(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
     """Sokoban rooms of new seeds: two unconnected loops / a reset of groups on two workers."""
-    peer, half = Unconnected(), sizes.rooms // 2
+    peer, half = Unconnected(serve), sizes.rooms // 2
     seeds = itertools.count(0, sizes.rooms)
 
     with Groups(config("Sokoban", sizes.rooms, **ROOM), plan=2) as groups:
@@ -76,7 +75,7 @@ def rooms(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
             parts = [
                 [("sokoban", ROOM, first + number) for number in range(begin, begin + half)] for begin in (0, half)
             ]
-            return timed(lambda: peer.ask("make", parts))
+            return timed(lambda: peer.ask([("make", part) for part in parts]))
 
         contestants = {"ours": lambda: timed(lambda: groups.reset(seed=next(seeds))), "theirs": theirs}
         slices = interleave(quiet, contestants, sizes.rounds)
@@ -86,10 +85,10 @@ def rooms(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
 
 def shops(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
     """Turns of WebShop: two unconnected loops / a step of groups on two workers."""
-    peer, half = Unconnected(), sizes.shops // 2
+    peer, half = Unconnected(serve), sizes.shops // 2
     orders = [("webshop", {}, number) for number in range(sizes.shops)]
     make(orders[:1])  # the index is built once per machine
-    peer.ask("make", [orders[:half], orders[half:]])
+    peer.ask([("make", orders[:half]), ("make", orders[half:])])
     queries = itertools.cycle(["red cotton shirt", "large wooden table", "usb cable", "soft warm blanket", "green tea"])
 
     with Groups(config("WebShop", sizes.shops), plan=2) as groups:
@@ -113,7 +112,7 @@ def shops(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
         def theirs() -> float:
             played = turns()
             parts = [[actions[:half] for actions in played], [actions[half:] for actions in played]]
-            return timed(lambda: peer.ask("play", parts))
+            return timed(lambda: peer.ask([("play", part) for part in parts]))
 
         slices = interleave(quiet, {"ours": ours, "theirs": theirs}, sizes.rounds)
     peer.close()
@@ -132,12 +131,12 @@ def cheap(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
         ):
 
             def episodes(groups: Groups) -> float:
-                def run() -> None:
+                def play() -> None:
                     for seed in range(3):
                         groups.reset(seed=seed)
                         rollout(groups, RandomWords(2), max_turns=3)
 
-                return timed(run)
+                return timed(play)
 
             contestants = {"ours": lambda auto=auto: episodes(auto), "theirs": lambda here=here: episodes(here)}
             slices = interleave(quiet, contestants, sizes.rounds)
@@ -231,24 +230,6 @@ MEASURES: dict[str, Callable[[Quiet, Sizes], Iterator[Row]]] = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a minute: does it still run, is anything far off?")
-    parser.add_argument("--only", choices=MEASURES, action="append", help="one measure; may be repeated")
-    parser.add_argument("--markdown", type=Path, help="write the table to this file too")
-    parser.add_argument("--wait-quiet", type=float, default=60.0, help="seconds to wait for a quiet machine, in all")
-    options = parser.parse_args()
-    names = options.only or list(MEASURES)
-    sizes, quiet, rows = QUICK if options.quick else Sizes(), Quiet(), list[Row]()
-    for name in names:
-        print(f"{name} …", file=sys.stderr, flush=True)
-        quiet.grant(options.wait_quiet / len(names))
-        rows += MEASURES[name](quiet, sizes)
-    text = report("Groups", rows, ("paceline", "numpy", "gymnasium", "openai"))
-    print(text)
-    if options.markdown:
-        options.markdown.write_text(text)
-
-
 if __name__ == "__main__":
-    main()
+    about = str(__doc__).partition("\n")[0]
+    run("Groups", about, MEASURES, Sizes(), QUICK, ("paceline", "numpy", "gymnasium", "openai"))

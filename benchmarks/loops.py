@@ -36,41 +36,16 @@ def play(envs: Sequence[Any], turns: Sequence[Sequence[Any]]) -> None:
             env.render()
 
 
-def _alone(line: Any) -> None:
-    """A sequential process that knows nothing of others."""
-    envs: list[Any] = []
-    while (asked := line.recv()) is not None:
-        what, content = asked
-        if what == "make":
-            envs = make(content)
-        else:
-            play(envs, content)
-        line.send(True)
+_envs: list[Any] = []
 
 
-class Unconnected:
-    """Sequential processes, started and warm; each does its part."""
-
-    def __init__(self, count: int = 2) -> None:
-        spawn = get_context("spawn")
-        pipes = [spawn.Pipe() for _ in range(count)]
-        self._lines = [ours for ours, _ in pipes]
-        self._processes = [spawn.Process(target=_alone, args=(theirs,), daemon=True) for _, theirs in pipes]
-        for process in self._processes:
-            process.start()
-
-    def ask(self, what: str, parts: Sequence[Any]) -> None:
-        """Everybody works on a part; returns when all are done."""
-        for line, part in zip(self._lines, parts, strict=True):
-            line.send((what, part))
-        for line in self._lines:
-            line.recv()
-
-    def close(self) -> None:
-        for line in self._lines:
-            line.send(None)
-        for process in self._processes:
-            process.join()
+def serve(asked: tuple[str, Any]) -> None:
+    """What an unconnected process does: makes environments, or plays them."""
+    what, content = asked
+    if what == "make":
+        _envs[:] = make(content)
+    else:
+        play(_envs, content)
 
 
 # -- the source design, and threads ------------------------------------------------------------------------
