@@ -39,10 +39,9 @@ class Nano:
         return np.ones(nbytes, np.uint8)
 
     def snapshot(self) -> Any:
-        return vars(self)
+        return None
 
-    def restore(self, state: Any) -> None:
-        vars(self).update(state)
+    def restore(self, state: Any) -> None: ...
 
 
 class Cart(Nano):
@@ -62,6 +61,13 @@ class Cart(Nano):
 
     def run(self, action: Any, out: Any) -> None:
         out[...] = self.echo(action)[1]
+
+    def snapshot(self) -> Any:
+        # By name: once somebody has asked for `vars(self)`, Python 3.11 finds attributes at half the speed.
+        return self.place, self.speed, self.angle, self.turn
+
+    def restore(self, state: Any) -> None:
+        self.place, self.speed, self.angle, self.turn = state
 
     def _move(self, force: float) -> None:
         cos, sin = math.cos(self.angle), math.sin(self.angle)

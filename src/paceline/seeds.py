@@ -10,6 +10,7 @@ results are shown to be the same: a canonical walk over a value feeds tagged byt
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import pickle
 import struct
@@ -26,6 +27,8 @@ Key = int | str | tuple["Key", ...]
 
 _WHOLE = 1 << 16  # check() reads arrays up to this many bytes whole, and samples larger ones
 _SAMPLES = 16
+_FLOAT = struct.Struct("<cd").pack
+_STRINGS = frozenset({str})
 
 
 def sequence(root: int, *key: Key) -> np.random.SeedSequence:
@@ -90,7 +93,7 @@ _Sink = Callable[[Any], object]
 def _feed(value: Any, out: _Sink, whole: int | None = None) -> None:
     kind = type(value)
     if kind is float:
-        out(b"f" + struct.pack("<d", value))
+        out(_FLOAT(b"f", value))
     elif kind is tuple or kind is list:
         out(b"(%d" % len(value) if kind is tuple else b"[%d" % len(value))
         for item in value:
@@ -111,13 +114,23 @@ def _feed(value: Any, out: _Sink, whole: int | None = None) -> None:
 
 
 def _feed_array(array: np.ndarray[Any, Any], out: _Sink, whole: int | None) -> None:
-    out(b"a" + array.dtype.str.encode() + repr(array.shape).encode())
+    out(_array_tag(array.dtype, array.shape))
     if array.dtype.hasobject:
         for item in array.ravel():
             _feed(item, out, whole)
-        return
-    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
-    if whole is None or raw.nbytes <= whole:
+    elif array.nbytes <= _WHOLE:
+        out(array.tobytes())  # to copy a small array costs a tenth of making a view of its bytes
+    else:
+        _feed_bytes(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, out, sampled=whole is not None)
+
+
+@functools.lru_cache(maxsize=1024)
+def _array_tag(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    return b"a" + dtype.str.encode() + repr(shape).encode()
+
+
+def _feed_bytes(raw: memoryview, out: _Sink, sampled: bool) -> None:
+    if not sampled:
         out(raw)
         return
     step = raw.nbytes // _SAMPLES
@@ -128,11 +141,13 @@ def _feed_array(array: np.ndarray[Any, Any], out: _Sink, whole: int | None) -> N
 
 def _feed_mapping(value: Mapping[Any, Any], out: _Sink, whole: int | None) -> None:
     out(b"{%d" % len(value))
+    if not value:
+        return
     keys = list(value)
-    if not all(type(key) is str for key in keys):
-        keys.sort(key=lambda key: (type(key).__name__, digest(key)))
-    else:
+    if _STRINGS.issuperset(map(type, keys)):
         keys.sort()
+    else:
+        keys.sort(key=lambda key: (type(key).__name__, digest(key)))
     for key in keys:
         _feed(key, out, whole)
         _feed(value[key], out, whole)
@@ -157,7 +172,7 @@ def _feed_column(mapping: Mapping[Any, Any], out: _Sink) -> None:
         and len({(value.dtype, value.shape) for value in values}) == 1
         and not values[0].dtype.hasobject
     ):
-        out(b"a" + values[0].dtype.str.encode() + repr(values[0].shape).encode())
+        out(_array_tag(values[0].dtype, values[0].shape))
         for value in values:
             out(value.tobytes())
     else:

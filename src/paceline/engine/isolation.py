@@ -73,7 +73,8 @@ class Swapping:
         """
         if streams.isolated or name not in streams.quiet:
             return self._swapped(streams, name, function, args, keep)
-        before = self.watch()
+        # Hot: `watch` and `quiet_since` are called only if there is something to do.
+        before = (self._alone and self._outside_peek) or self.watch()
         try:
             answer = function(*args)
         except self._passing:
@@ -84,7 +85,7 @@ class Swapping:
             if not self.quiet_since(before):
                 self.disown()
             raise
-        if not self.quiet_since(before):
+        if GENERATORS.peek() != before and not self.quiet_since(before):
             self.disown()
         return answer
 

@@ -38,7 +38,8 @@ class Journal:
 
     def add(self, entry: Entry, base: Base | None) -> None:
         """Takes an answered call in; a base that came with the answer makes everything before it void."""
-        self.settle()
+        if self.logs:
+            self.settle()
         if base is not None:
             self.start_anew(base)
             # Without a snapshot the recipe does not know of this call, so it has to be run again itself.
@@ -74,7 +75,7 @@ class Journal:
 
     def __len__(self) -> int:
         """How many runs a rebuild would have to make."""
-        return self.runs + sum(log.length(item) for log, item in self.logs)
+        return self.runs + sum(log.length(item) for log, item in self.logs) if self.logs else self.runs
 
     @property
     def open(self) -> bool:

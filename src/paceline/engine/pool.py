@@ -433,7 +433,8 @@ class Pool:
             self._crew.pump(None)
 
     def _limit(self, deadline: float | None) -> float | None:
-        self._check_deadline(deadline)
+        if deadline is not None:
+            self._check_deadline(deadline)
         limit = deadline or self._deadline or DEADLINE
         return None if limit == math.inf else limit
 

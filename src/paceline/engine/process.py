@@ -25,7 +25,7 @@ from paceline.engine.arrays import Control
 from paceline.engine.backend import Gone, Reply, Request, Settings
 from paceline.engine.channel import WAKE, Channel, encode
 from paceline.engine.chatter import LISTENER, Voice
-from paceline.engine.wait import Patience, fence
+from paceline.engine.wait import SHORT_FOR_A_CALL, Patience, fence
 from paceline.engine.worker import WHERE
 from paceline.errors import PlanNotMet
 
@@ -68,7 +68,7 @@ class ProcessWorker:
         self._words = self.control.words
         self._heard = 0
         self.listened = False
-        self.patience = Patience()
+        self.patience = Patience(SHORT_FOR_A_CALL)
         self.poll = select.poll()
         self.poll.register(ours.fileno(), select.POLLIN)
         self.poll.register(self.pidfd, select.POLLIN)

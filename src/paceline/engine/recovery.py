@@ -46,10 +46,25 @@ class Recovery:
         self._crew = crew
 
     def time_left(self, busy: list[Slot], timeout: float | None) -> float | None:
-        """How long to wait at the most: until a call is overdue, or the caller wants to go on."""
-        left = [self._left(slot) for slot in busy]
-        limits = [limit for limit in (*left, timeout) if limit is not None]
-        return max(0.0, min(*limits, _LONGEST)) if limits else None
+        """How long to wait at the most: until a call may be overdue, or the caller wants to go on."""
+        now, limit = monotonic(), timeout
+        for slot in busy:
+            left = self._surely_left(slot, now)
+            if left is not None and (limit is None or left < limit):
+                limit = left
+        return None if limit is None else max(0.0, min(limit, _LONGEST))
+
+    def _surely_left(self, slot: Slot, now: float) -> float | None:
+        """Like `_left`, or less. Hot: when its message was sent is enough to know that a call is not overdue yet; when
+        it was begun, and what ports have asked, can only give it more time."""
+        if slot.inflight and slot.worker.can_kill:
+            first = slot.inflight[0]
+            if first.op not in _TOLD:
+                if first.deadline is None:
+                    return None
+                if (left := first.since + first.deadline - now) > 0:
+                    return left
+        return self._left(slot)
 
     def _left(self, slot: Slot) -> float | None:
         """Seconds until the slot's call in hand is overdue."""

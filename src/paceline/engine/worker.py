@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from paceline.engine import budget
@@ -84,7 +85,7 @@ class _Worker:
             traced=config["traced"],
             max_message=config["max_message"],
             isolation=Swapping(alone=True),
-            mark=self._mark,
+            mark=_marker(control),
             tell=self._tell,
             ready=self._ready,
         )
@@ -156,10 +157,6 @@ class _Worker:
         shared.close()
         return op, port, method, rows, inputs, shared.arrays
 
-    def _mark(self, member: int) -> None:
-        self._words[Control.CURRENT] = member + 1
-        self._times[Control.STARTED] = time.monotonic()
-
     def _ready(self) -> None:
         """Some rows are done, others still to be run: main may be waiting for these."""
         if self._words[Control.LISTENING]:
@@ -171,3 +168,14 @@ class _Worker:
     def _say(self, message: tuple[str, Any]) -> None:
         self._channel.send_blocking(message)
         self._words[Control.SPOKEN] += 1
+
+
+def _marker(control: Control) -> Callable[[int], None]:
+    """Notes who is called and since when, where main can see it. Hot: everything that it needs is at hand."""
+    words, times, current, started, now = control.words, control.times, Control.CURRENT, Control.STARTED, time.monotonic
+
+    def mark(member: int) -> None:
+        words[current] = member + 1
+        times[started] = now()
+
+    return mark
