@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -149,3 +150,103 @@ def test_seats_are_told_their_spaces() -> None:
 def test_options_count_before_the_missions_own() -> None:
     mission = Mission("meeting", Meeting, {"agents": 3, "length": 6})
     assert len(Rollout(mission, 0, 0, options={"agents": 5}).seats()) == 5
+
+
+# -- environments that do not keep to their protocol ---------------------------------------------------------
+
+
+class OldWalk(Walk):
+    """Answers as it is told."""
+
+    def __init__(self, first: Any = None, then: Any = None) -> None:
+        super().__init__()
+        self.first, self.then = first, then
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        answer = super().reset(seed=seed)
+        return answer if self.first is None else self.first
+
+    def step(self, action: int) -> Any:
+        answer = super().step(action)
+        return self.then if self.then is not None and self.time == 2 else answer
+
+
+class OddMeeting(Meeting):
+    """Changes what it gives in its second step."""
+
+    def __init__(self, change: Any) -> None:
+        super().__init__(agents=2)
+        self.change = change
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        answer = super().step(actions)
+        return self.change(*answer) if self.time == 2 else answer
+
+
+def without(mapping: dict[str, Any]) -> dict[str, Any]:
+    return {agent: value for agent, value in mapping.items() if agent != "agent_1"}
+
+
+SEEN = np.zeros(2, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("mission", "step", "complaint"),
+    [
+        (Mission("old", OldWalk, {"first": SEEN}), 0, r"reset\(\) of its environment gave array"),
+        (Mission("old", OldWalk, {"first": (SEEN, {}, 1)}), 0, "gave 3 values; it must give 2: observation, info"),
+        (
+            Mission("old", OldWalk, {"then": (SEEN, 0.0, False, {})}),
+            1,
+            "gave 4 values; it must give 5: observation, reward, terminated, truncated, info",
+        ),
+        (Mission("old", OldWalk, {"then": SEEN}), 1, r"step\(\) of its environment gave array"),
+        (
+            Mission("old", OldWalk, {"then": (SEEN, None, False, False, {})}),
+            1,
+            "gave None .* as the reward of 'agent_0'",
+        ),
+        (
+            Mission("odd", OddMeeting, {"change": lambda o, r, e, c, i: (o, r, e, i)}),
+            1,
+            "gave 4 values; it must give 5",
+        ),
+        (
+            Mission("odd", OddMeeting, {"change": lambda o, r, e, c, i: (without(o), r, e, c, i)}),
+            1,
+            "gave no observations for agent 'agent_1', who is in play",
+        ),
+        (
+            Mission("odd", OddMeeting, {"change": lambda o, r, e, c, i: (o, r, e, {}, i)}),
+            1,
+            "gave no truncations for agent 'agent_0'",
+        ),
+        (
+            Mission("odd", OddMeeting, {"change": lambda o, r, e, c, i: (o, {**r, "x": 1.0}, e, c, i)}),
+            1,
+            "gave a reward for 'x', who is none of possible_agents",
+        ),
+        (
+            Mission("odd", OddMeeting, {"change": lambda o, r, e, c, i: (o, 1.0, e, c, i)}),
+            1,
+            r"gave 1.0 \(float\) as rewards; it must be a dict, by agent",
+        ),
+    ],
+)
+def test_an_env_that_gives_something_else_is_told_so(mission: Mission, step: int, complaint: str) -> None:
+    (episode,) = evaluate(mission, Counter, plan=0).episodes
+    assert episode.failure is not None
+    assert episode.failure.kind == "BadInput"
+    assert episode.failure.message.startswith(f"mission {mission.name!r}: ")
+    assert re.search(complaint, episode.failure.message), episode.failure.message
+    assert abs(episode.failure.step - step) <= 1
+
+
+def test_what_an_env_raises_itself_comes_as_it_is() -> None:
+    class Raises(Walk):
+        def step(self, action: int) -> Any:
+            raise KeyError("its own")
+
+    (episode,) = evaluate(Mission("raises", Raises), Counter, plan=0).episodes
+    assert episode.failure is not None
+    assert (episode.failure.kind, episode.failure.message) == ("KeyError", "'its own'")

@@ -94,6 +94,19 @@ class Drawer(Ladder):
         return super().step(action)
 
 
+class Planned(Ladder):
+    """Its number is planned before: once for a group."""
+
+    @staticmethod
+    def layout(config: Any, seed: int, mode: str) -> int:
+        return seed * 1000 + len(mode) + (config or {}).get("goal", 3)
+
+    def reset(self, seed: int, mode: str = "train", layout: int = 0) -> str:  # type: ignore[override]
+        super().reset(seed, mode)
+        self.drawn = layout
+        return self.render()
+
+
 class Careless(Ladder):
     """Does not follow its seed."""
 

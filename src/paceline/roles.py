@@ -57,7 +57,8 @@ class TextEnv(Protocol):
     - `action_lookup`: number → name of the actions; then names are looked up before `step`, and unknown ones are
       invalid. None, or no such attribute: `step` is given the text itself.
     - `layout(config, seed, mode)`, a class or static method: the dear part of a reset as a picklable value. It is made
-      once for a group, in any worker, and given to `reset(seed=…, mode=…, layout=…)` of each member.
+      once for a group, in any worker, and given to `reset(seed=…, mode=…, layout=…)` of each member. `config` is what
+      the factory is given, or what `Config.read` makes of it if the class has such a thing.
     - `snapshot() -> state` and `restore(state)`, and `close()`.
     """
 

@@ -68,6 +68,11 @@ class Rollout:
         self.over = False
         self.episode = Episode(mission.name, index, seed)
 
+    @property
+    def made(self) -> Any:
+        """The environment as the mission made it."""
+        return self.env.made if isinstance(self.env, _Single) else self.env
+
     def seats(self) -> list[Seat]:
         """Who sits where, in the environment's order."""
         env = self.env
@@ -84,26 +89,63 @@ class Rollout:
         ]
 
     def reset(self) -> Observations:
-        """Begins the episode. Returns what everybody sees; until the next step, for an environment may write there."""
-        observations, _ = self.env.reset(seed=self.episode.seed)
+        """Begins the episode. Returns what everybody sees; until the next step, for an environment may write there.
+
+        Raises:
+            BadInput: the environment did not give what its protocol says; whatever it raises itself comes as it is.
+        """
+        answer = self.env.reset(seed=self.episode.seed)
+        observations, _ = _parts(answer, _RESET, f"mission {self._mission.name!r}: reset()")
         self.episode.rewards = {str(agent): 0.0 for agent in self.env.possible_agents}
-        self._running.add(observations)
-        if not self.env.agents:
-            self._end(ended=True, truncated=False)
-        return self._seen(observations)
+        try:
+            self._running.add(observations)
+            if not self.env.agents:
+                self._end(ended=True, truncated=False)
+            return self._seen(observations)
+        except _TANGLED:
+            self._check("reset()", {"observations": observations})
+            raise
 
     def step(self, actions: Actions) -> Observations:
-        """Plays one step with the actions of those who are due. Returns what they see next; nobody if it is over."""
+        """Plays one step with the actions of those who are due. Returns what they see next; nobody if it is over.
+
+        Raises:
+            BadInput: as in `reset`.
+        """
         named = {agent: actions[str(agent)] for agent in self.env.agents}
-        observations, rewards, ended, cut, infos = self.env.step(named)
+        answer = self.env.step(named)
+        if type(answer) is not tuple or len(answer) != len(_STEP):
+            answer = _parts(answer, _STEP, f"mission {self._mission.name!r}: step()")
+        try:
+            return self._taken(named, *answer)
+        except _TANGLED:
+            self._check("step()", dict(zip(_STEP, answer, strict=True)))
+            raise
+
+    def _taken(self, named: Actions, observations: Any, rewards: Any, ended: Any, cut: Any, infos: Any) -> Observations:
         episode = self.episode
-        episode.steps += 1
         self._running.add(named, observations, rewards, ended, cut)
         for agent, reward in rewards.items():
             episode.rewards[str(agent)] += float(reward)
         self._infos.update(infos)  # the last that each agent was given: environments count in there
+        episode.steps += 1
         self._end_if_due(ended, cut)
         return {} if self.over else self._seen(observations)
+
+    def _check(self, what: str, parts: Mapping[str, Any]) -> None:
+        """Says what an environment got wrong; asked when its answer could not be used."""
+        who = f"mission {self._mission.name!r}: {what} of its environment"
+        for name, part in parts.items():
+            if not isinstance(part, Mapping):
+                raise BadInput(f"{who} gave {_shown(part)} as {name}; it must be a dict, by agent")
+        for agent in self.env.agents:
+            for name in [name for name in parts if name != "infos" and agent not in parts[name]]:
+                raise BadInput(f"{who} gave no {name} for agent {agent!r}, who is in play")
+        for agent, reward in parts.get("rewards", {}).items():
+            if str(agent) not in self.episode.rewards:
+                raise BadInput(f"{who} gave a reward for {agent!r}, who is none of possible_agents")
+            if not _is_number(reward):
+                raise BadInput(f"{who} gave {_shown(reward)} as the reward of {agent!r}; it must be a number")
 
     def close(self) -> None:
         """Ends the environment, or puts it by for another episode if the mission allows that."""
@@ -127,6 +169,37 @@ class Rollout:
 
     def _seen(self, observations: Mapping[Any, Any]) -> Observations:
         return {str(agent): observations[agent] for agent in self.env.agents}
+
+
+_RESET = ("observations", "infos")
+_STEP = ("observations", "rewards", "terminations", "truncations", "infos")
+_ONE = ("observation", "reward", "terminated", "truncated", "info")
+_TANGLED = (LookupError, AttributeError, TypeError, ValueError)  # what becomes of the wrong parts when they are used
+
+
+def _parts(answer: Any, names: tuple[str, ...], who: str) -> tuple[Any, ...]:
+    """What an environment gave, taken apart.
+
+    Raises:
+        BadInput: there are more parts, or fewer; the interfaces of old gave fewer.
+    """
+    if isinstance(answer, tuple | list) and len(answer) == len(names):
+        return tuple(answer)
+    what = f"{len(answer)} values" if isinstance(answer, tuple | list) else _shown(answer)
+    raise BadInput(f"{who} of its environment gave {what}; it must give {len(names)}: {', '.join(names)}")
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return f"{shown if len(shown) < 60 else shown[:57] + '...'} ({type(value).__name__})"
 
 
 def _numbers(info: Mapping[str, Any]) -> dict[str, float]:
@@ -167,7 +240,7 @@ def as_parallel(env: Any, name: str) -> Any:
     if hasattr(env, "possible_agents"):
         return env
     if hasattr(env, "observation_space") and hasattr(env, "action_space"):
-        return _Single(env)
+        return _Single(env, name)
     raise BadInput(
         f"mission {name!r} made a {type(env).__name__}, which is neither a Gymnasium Env nor a PettingZoo env"
     )
@@ -184,8 +257,9 @@ def _converted(env: Any) -> Any:
 class _Single:
     """A Gymnasium environment as a world with one agent."""
 
-    def __init__(self, env: Any) -> None:
-        self._env = env
+    def __init__(self, env: Any, name: str) -> None:
+        self.made = self._env = env
+        self._name = f"mission {name!r}"
         self.possible_agents = [ONLY_AGENT]
         self.agents: list[str] = []
 
@@ -197,11 +271,13 @@ class _Single:
 
     def reset(self, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
         self.agents = [ONLY_AGENT]
-        observation, info = self._env.reset(seed=seed)
+        observation, info = _parts(self._env.reset(seed=seed), ("observation", "info"), f"{self._name}: reset()")
         return {ONLY_AGENT: observation}, {ONLY_AGENT: info}
 
     def step(self, actions: Actions) -> tuple[dict[str, Any], ...]:
         answer = self._env.step(actions[ONLY_AGENT])
+        if type(answer) is not tuple or len(answer) != len(_ONE):
+            answer = _parts(answer, _ONE, f"{self._name}: step()")
         if answer[2] or answer[3]:
             self.agents = []
         return tuple({ONLY_AGENT: part} for part in answer)

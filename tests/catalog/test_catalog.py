@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -273,6 +274,28 @@ def test_missions_and_policies_of_another_package() -> None:
     report = evaluate([ready, meadow], "lazy", episodes=2, plan=2)
     assert report.failures == []
     assert {policy for episode in report.episodes for policy in episode.seats.values()} == {"lazy"}
+
+
+def test_what_is_installed_is_looked_through_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It takes as long as a small evaluation; but a package that is installed meanwhile is found."""
+    looks: list[str] = []
+    look = metadata.entry_points
+
+    def counted(**wanted: str) -> object:
+        looks.append(wanted["group"])
+        return look(**wanted)
+
+    monkeypatch.setattr(metadata, "entry_points", counted)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for _ in range(3):
+        find_policies(["greedy"])
+        find_missions(["forage"])
+    assert looks == ["paceline.policies", "paceline.missions"]
+    with pytest.raises(paceline.BadInput, match="there is no policy 'lazy'"):
+        find_policies(["lazy"])
+    install(tmp_path)
+    assert find_policies(["lazy"])[0].name == "lazy"
+    sys.modules.pop("other_package", None)
 
 
 @pytest.mark.usefixtures("installed")

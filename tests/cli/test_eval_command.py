@@ -293,7 +293,7 @@ def test_missions_policies_and_describe(capsys: pytest.CaptureFixture[str]) -> N
     assert all(name in listed for name in POLICIES)
     assert "Uniformly random actions" in listed
     described = told(capsys, "describe", "forage-duel")[1]
-    assert "options       agents=2" in described
+    assert "agents=2" in described
     assert "seats         2: agent_0, agent_1" in described
     assert "Discrete(5)" in described
     assert told(capsys, "describe", "greedy")[1].startswith("policy greedy")

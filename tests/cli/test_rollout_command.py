@@ -15,7 +15,7 @@ import pytest
 import yaml
 from text_worlds import config
 
-from paceline.testing.llm_server import LlmServer
+from paceline.testing import LlmServer
 
 TESTS = Path(__file__).parents[1]
 

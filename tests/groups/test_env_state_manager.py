@@ -179,6 +179,36 @@ def test_pictures_are_pillows(plan: Any) -> None:
         assert manager.digest() != before
 
 
+@PLACES
+def test_layouts_are_made_once_per_group_and_remembered(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EnvStateManager(config({"Planned": 2}, group_size=3), plan=plan) as manager:
+        caches = manager.reset(seed=4)
+        numbers = [int(cache["history"][0]["state"].rsplit(" ", 1)[1]) for cache in caches]
+        assert numbers == [4008] * 3 + [5008] * 3
+        made: list[Any] = []
+        monkeypatch.setattr(manager.pool, "map", lambda function, items, **_: made.append(list(items)))
+        manager.reset(seed=4)
+        assert made == []
+
+
+def test_members_may_differ_after_they_began_alike() -> None:
+    written = config({"SimpleSokoban": 1}, group_size=2)
+    written["custom_envs"]["SimpleSokoban"] = {"env_type": "frozen_lake", "dynamics": "member"}
+    with EnvStateManager(written) as manager:
+        manager.reset(seed=2)
+        for _ in range(3):
+            manager.step([said(0, "Right", "Down"), said(1, "Right", "Down")])
+        first, second = (cache["history"] for cache in manager.rollout_cache)
+        assert first[0]["state"] == second[0]["state"]
+        assert [turn["state"] for turn in first] != [turn["state"] for turn in second]
+    written["custom_envs"]["SimpleSokoban"]["env_type"] = "text_worlds:Ladder"
+    with EnvStateManager(written) as manager:
+        manager.reset(seed=2)
+        failure = manager.envs[0]["status"].failure
+        assert failure is not None
+        assert "takes no `dynamics`" in failure.message
+
+
 @pytest.mark.parametrize("plan", ["inline", 1], ids=["here", "1 worker"])
 def test_members_of_a_group_that_begin_differently_are_found(plan: Any) -> None:
     with EnvStateManager(config({"Careless": 1}), plan=plan) as manager, pytest.raises(BadInput, match="begin alike"):

@@ -31,7 +31,7 @@ from players import (
 
 import paceline
 from paceline.evaluate import Report, evaluate
-from paceline.team import MODES, Player, Setting, Team, assign, counts
+from paceline.team import MODES, Player, Setting, Team, assign, counts, first_episodes, most_counts
 from paceline.team.minds import Chair, Recipe
 from paceline.team.team import _batches, recipes
 from paceline.types import Failure, Mission, Seat
@@ -74,8 +74,51 @@ def test_seats_are_shared_out_by_proportion(given_shares: list[int], seats: int)
 def test_an_assignment_follows_from_identity(given_shares: list[int], seats: int, seed: int, index: int) -> None:
     players = players_with(given_shares)
     found = assign(players, seats, seed, "mission", index)
-    assert [found.count(number) for number in range(len(players))] == counts(players, seats)
+    assert [found.count(number) for number in range(len(players))] == counts(players, seats, index)
     assert assign(players, seats, seed, "mission", index) == found
+
+
+@given(shares, some.integers(1, 8), some.integers(0, 40))
+def test_where_seats_are_few_players_take_turns_by_proportion(given_shares: list[int], seats: int, last: int) -> None:
+    """After any number of episodes each has had its proportion of the seats, rounded up or down."""
+    players = players_with(given_shares)
+    each = [counts(players, seats, index) for index in range(last + 1)]
+    assert all(sum(episode) == seats for episode in each)
+    if seats >= sum(share > 0 for share in given_shares):
+        assert all(episode == each[0] for episode in each)  # there it is as it is in every episode
+        return
+    for number, share in enumerate(given_shares):
+        due = share * seats * (last + 1) / sum(given_shares)
+        assert abs(sum(episode[number] for episode in each) - due) < 1
+        assert max(episode[number] for episode in each) <= most_counts(players, seats)[number]
+    first = first_episodes(players, seats)
+    assert [at is not None for at in first] == [share > 0 for share in given_shares]
+    assert all(at is None or at > last or each[at][number] for number, at in enumerate(first))
+
+
+def test_turns_begin_with_the_largest_share() -> None:
+    players = players_with([1, 2, 1])
+    assert [assign(players, 1, 0, "mission", index)[0] for index in range(8)] == [1, 0, 1, 2] * 2
+
+
+@given(shares.filter(lambda given_shares: sum(map(bool, given_shares)) > 2), some.integers(1, 24))
+def test_rows_of_those_who_take_turns_do_not_collide(given_shares: list[int], lanes: int) -> None:
+    """A player has two seats of one episode and one of the next: its rows must not overlap in a batch of both."""
+    players = players_with(given_shares)
+    most = most_counts(players, 2)
+    mine = [
+        Chair((index, place), ("mission", index), FOUR, players[who], most[who])
+        for index in range(6)
+        for place, who in enumerate(assign(players, 2, 0, "mission", index))
+    ]
+    for player in players:
+        chairs_of = [chair for chair in mine if chair.player is player]
+        together = dict(rows_of(_batches(chairs_of, lanes)))
+        for _, rows in _batches(chairs_of, lanes):
+            assert len(set(rows)) == len(rows)
+        for index in range(6):
+            alone = [chair for chair in chairs_of if chair.episode[1] == index]
+            assert all(together[name] == row for name, row in rows_of(_batches(alone, lanes)))
 
 
 def test_seats_are_shuffled_from_episode_to_episode() -> None:
@@ -237,20 +280,37 @@ def test_a_mode_that_does_not_exist_is_told_before_anything_is_played() -> None:
 SPACES = {
     "discrete": spaces.Discrete(4, start=2),
     "box": spaces.Box(-1.0, 1.0, (2,), np.float32),
+    "bytes": spaces.Box(0, 255, (2,), np.uint8),
     "multi-discrete": spaces.MultiDiscrete([3, 4]),
     "multi-binary": spaces.MultiBinary(3),
 }
 WRONG = {
-    "discrete": [1, 6, 2.0, True, None, "north", np.zeros(2, int), np.array([2.5])],
-    "box": [np.zeros(3, np.float32), 0.5, "north", np.array([1j, 0])],
-    "multi-discrete": [np.array([3, 0]), np.array([0, -1]), np.array([0.0, 1.0]), np.array([0, 0, 0]), 1],
+    "discrete": [1, 6, 2.0, True, None, "north", np.zeros(2, int), np.array([2.5]), np.array([4]), [3], np.float32(3)],
+    "box": [np.zeros(3, np.float32), 0.5, "north", np.array([1j, 0]), [0.5, [0.5]], np.array([1e300, 0])],
+    "bytes": [np.array([0.0, 1.0]), [0, 256], [-1, 0], np.array([True, False])],
+    "multi-discrete": [
+        np.array([3, 0]),
+        np.array([0, -1]),
+        np.array([0.0, 1.0]),
+        np.array([0, 0, 0]),
+        1,
+        [True, False],
+    ],
     "multi-binary": [np.array([0, 1, 2]), np.array([0.5, 0, 0]), np.array([1, 1])],
 }
 RIGHT = {
-    "discrete": [2, 5, np.int32(3), np.array([4]), np.array(5, np.uint8)],
-    "box": [np.zeros(2, np.float32), np.array([0.25, -0.5]), [0.5, 0.5], np.array([1, 0])],
+    "discrete": [2, 5, np.int32(3), np.int64(4), np.array(5, np.uint8), np.array(2)],
+    "box": [
+        np.zeros(2, np.float32),
+        np.array([0.25, -0.5]),
+        [0.5, 0.5],
+        (1, 0),
+        np.array([1, 0]),
+        np.array([7.0, -9.0]),
+    ],
+    "bytes": [np.array([0, 255], np.uint8), [3, 4], np.array([5, 6])],
     "multi-discrete": [np.array([2, 3]), [0, 0], np.array([1, 1], np.int8)],
-    "multi-binary": [np.array([0, 1, 1]), np.array([1, 1, 1], np.int8)],
+    "multi-binary": [np.array([0, 1, 1]), np.array([1, 1, 1], np.int8), [True, False, True]],
 }
 
 
@@ -270,6 +330,54 @@ def test_an_action_of_its_space_is_taken_in_any_dress(kind: str, seen: Any) -> N
     mission = Mission("meeting", Meeting, {"seen": seen, "done": SPACES[kind], "length": 2})
     for what in RIGHT[kind]:
         assert played(Player("says", partial(Says, what=what)), mission).failures == []
+
+
+def test_an_array_of_one_is_no_number_and_the_error_says_what_to_do() -> None:
+    found = failure(played(Player("says", partial(Says, what=np.array([1])))))
+    assert found.message.endswith("an array of shape (1,), where one integer is wanted; answer action.item()")
+    assert (found.agent, found.policy, found.step) == ("agent_0", "says", 0)
+
+
+def test_floats_are_rounded_to_the_width_of_their_box() -> None:
+    heard: list[Any] = []
+
+    class Hears(Meeting):
+        def step(self, actions: dict[str, Any]) -> Any:
+            heard.extend(actions.values())
+            return super().step(actions)
+
+    mission = Mission("hears", Hears, {"agents": 1, "length": 1, "done": SPACES["box"]})
+    assert played(Player("says", partial(Says, what=[1 / 3, 2])), mission).failures == []
+    assert heard[0].dtype == np.float32
+    assert heard[0].tolist() == [float(np.float32(1 / 3)), 2.0]  # rounded; beyond its bounds, and not clipped
+
+
+@pytest.mark.parametrize("agents", ["off", "process"])
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ([0, 0], "answered 2 rows"),
+        ([0] * 9, "answered 9 rows"),
+        (np.zeros(2, int), "answered 2 rows"),
+        (None, "answered a NoneType"),
+        (3, "answered a int"),
+        (np.array(3), "answered a ndarray"),
+        (dict.fromkeys(range(8), 0), "answered a dict"),
+    ],
+)
+def test_a_batch_of_another_length_or_kind_is_a_clear_error(answer: Any, words: str, agents: str) -> None:
+    found = failure(played(Player("rows", partial(RowsThatSay, answer=answer)), agents=agents))
+    assert (found.kind, found.policy, found.step) == ("BadInput", "rows", 0)
+    assert f"act_batch of policy 'rows' was asked 8 rows (lanes=8) and {words}: give a list" in found.message
+
+
+class RowsThatSay(Rows):
+    def __init__(self, seat: Any, answer: Any) -> None:
+        super().__init__(seat)
+        self.answer = answer
+
+    def act_batch(self, obs: Any, seats: Any, mask: Any, rngs: Any) -> Any:
+        return self.answer
 
 
 def test_a_wrong_action_in_a_batch_is_told_of_its_seat() -> None:

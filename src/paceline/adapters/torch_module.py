@@ -20,6 +20,8 @@ from paceline.types import Seat
 
 Array = np.ndarray[Any, Any]
 
+_WORDS_OF_TORCH = 1500  # characters of its complaint: a network may have many layers
+
 
 class Module:
     """Plays all seats of a mission with one torch module.
@@ -111,10 +113,14 @@ def _load(module: Any, path: Path, trust: bool) -> None:
     except BadInput:
         raise
     except Exception as error:
-        text = str(error).partition("\n")[0]
+        text = " ".join(str(error).split())  # torch says in lines of their own which layers do not fit
         if "weights_only" in str(error) or "Unsupported" in str(error):
             text = "it holds more than tensors; if you trust where it comes from, add trust=true"
-        raise BadInput(f"the weights in {path} cannot be loaded: {text}") from error
+        raise BadInput(f"the weights in {path} cannot be loaded: {_shortened(text)}") from error
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _WORDS_OF_TORCH else f"{text[:_WORDS_OF_TORCH]} …"
 
 
 def _read(path: Path, trust: bool) -> Any:

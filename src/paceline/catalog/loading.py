@@ -14,7 +14,8 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -90,6 +91,28 @@ def _file(path: Path, target: str) -> ModuleType:
     sys.path.insert(0, str(path.parent))
     importlib.invalidate_caches()
     return import_module(path.stem, target)
+
+
+def entry_points(group: str, name: str | None = None) -> list[metadata.EntryPoint]:
+    """What other packages offer under a group; of that name, if one is given.
+
+    To look through everything that is installed takes as long as a small evaluation, so it is done once; and again if
+    a directory in which packages lie has changed since.
+    """
+    found = _installed(group, tuple(_as_it_is(place) for place in sys.path))
+    return [point for point in found if name in (None, point.name)]
+
+
+@lru_cache(maxsize=8)
+def _installed(group: str, _: tuple[tuple[str, int], ...]) -> tuple[metadata.EntryPoint, ...]:
+    return tuple(metadata.entry_points(group=group))
+
+
+def _as_it_is(place: str) -> tuple[str, int]:
+    try:
+        return place, Path(place or ".").stat().st_mtime_ns
+    except OSError:
+        return place, 0
 
 
 def load_entry_point(point: Any, group: str) -> Any:

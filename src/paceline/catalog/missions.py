@@ -15,10 +15,9 @@ import inspect
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import entry_points
 from typing import Any
 
-from paceline.catalog.loading import gymnasium_env, is_gymnasium, load, load_entry_point
+from paceline.catalog.loading import entry_points, gymnasium_env, is_gymnasium, load, load_entry_point
 from paceline.catalog.words import split
 from paceline.errors import BadInput
 from paceline.types import Mission
@@ -39,11 +38,11 @@ def known_missions() -> dict[str, Mission]:
 
 def _names() -> list[str]:
     """Their names; nothing is loaded, so that a package that is broken hurts nobody who does not ask for it."""
-    return list(dict.fromkeys([*MISSIONS, *(point.name for point in entry_points(group=GROUP))]))
+    return list(dict.fromkeys([*MISSIONS, *(point.name for point in entry_points(GROUP))]))
 
 
 def _known(name: str) -> Mission | None:
-    for point in entry_points(group=GROUP, name=name):
+    for point in entry_points(GROUP, name):
         return _of_entry_point(point)
     return MISSIONS.get(name)
 

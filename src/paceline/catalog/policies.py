@@ -13,13 +13,12 @@ import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from paceline.adapters.sb3 import Model
 from paceline.adapters.torch_module import Module
-from paceline.catalog.loading import load, load_entry_point
+from paceline.catalog.loading import entry_points, load, load_entry_point
 from paceline.catalog.words import share_of, split
 from paceline.errors import BadInput
 from paceline.policies import DEFAULT, POLICIES
@@ -36,11 +35,11 @@ def known_policies() -> dict[str, Callable[..., Any]]:
 
 
 def _names() -> list[str]:
-    return list(dict.fromkeys([*POLICIES, *(point.name for point in entry_points(group=GROUP))]))
+    return list(dict.fromkeys([*POLICIES, *(point.name for point in entry_points(GROUP))]))
 
 
 def _known(name: str) -> Callable[..., Any] | None:
-    for point in entry_points(group=GROUP, name=name):
+    for point in entry_points(GROUP, name):
         factory = load_entry_point(point, GROUP)
         if not callable(factory):
             raise BadInput(f"the entry point {name!r} of {GROUP} is a {type(factory).__name__}; it must make a policy")

@@ -10,7 +10,7 @@ from typing import Any
 from paceline.catalog.missions import DEFAULT, find_missions
 from paceline.catalog.policies import find_policies
 from paceline.errors import BadInput
-from paceline.evaluate.driver import chosen_device
+from paceline.evaluate.given import chosen_device
 from paceline.evaluate.run import Run
 from paceline.evaluate.store import read_plan
 from paceline.team import Setting

@@ -52,13 +52,21 @@ def draw(run: Run, path: Path) -> int:
         raise BadInput("--gif needs Pillow: pip install 'paceline[report]'") from error
     job: Job = run.jobs()[0]
     pictures: list[Any] = []
-    watch(run, job, "rgb_array", lambda frame: pictures.append(Image.fromarray(frame)))
+    watch(run, job, "rgb_array", lambda frame: pictures.append(Image.fromarray(_picture(frame))))
     try:
         pictures[0].save(path, format="GIF", save_all=True, append_images=pictures[1:], duration=_MILLISECONDS, loop=0)
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror}") from error
     print(f"{path}: {len(pictures)} frames of {run.missions[job.mission].name}/{job.index}", file=sys.stderr)
     return 0
+
+
+def _picture(frame: Any) -> Any:
+    if getattr(frame, "ndim", 0) != 3 or getattr(frame, "dtype", None) != "uint8":
+        raise BadInput(
+            f"render() gave a {type(frame).__name__}, where --gif needs an array of pixels: uint8, (h, w, 3)"
+        )
+    return frame
 
 
 def _text(frame: Any) -> str:

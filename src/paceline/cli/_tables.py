@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from paceline.cli._failures import show_failures
 from paceline.evaluate import Comparison, Report, Score, Summary
-from paceline.types import Episode
 
 _SHOWN = 5
 _PIPED = 200
@@ -38,7 +37,7 @@ def show_report(report: Report) -> None:
     page.print()
     for note in report.notes[:_SHOWN]:
         page.print(Text(f"note: {note}", style="dim"))
-    _show_failures(page, report)
+    show_failures(page, report)
     _show_verified(page, report)
     page.print(Text(_how(report), style="dim"))
     if not report.complete:
@@ -73,30 +72,6 @@ def _number(value: float | None, places: int = 2) -> str:
     return "–" if value is None else f"{value:.{places}f}"
 
 
-def _show_failures(page: Console, report: Report) -> None:
-    failures = report.failures
-    if not failures:
-        return
-    page.print(Text(f"{len(failures)} of {len(report.episodes)} episodes failed:", style="red"))
-    for episode in failures[:_SHOWN]:
-        page.print(Text(f"  {told(episode)}"))
-    if len(failures) > _SHOWN:
-        page.print(Text(f"  … and {len(failures) - _SHOWN} more"))
-    first = failures[0]
-    if first.failure is not None and first.failure.traceback:
-        page.print(Text(first.failure.traceback.rstrip(), style="dim"))
-    if report.out is not None:
-        page.print(f"play it again: paceline rerun {shlex.quote(report.out)} {shlex.quote(first.name)}")
-
-
-def told(episode: Episode) -> str:
-    """A failure in a line."""
-    failure = episode.failure
-    assert failure is not None
-    who = f", agent {failure.agent}, policy {failure.policy}" if failure.agent else ""
-    return f"{episode.name} (seed {episode.seed}{who}, step {failure.step}): {failure.kind}: {failure.message}"
-
-
 def _show_verified(page: Console, report: Report) -> None:
     if not report.verified:
         return
@@ -109,8 +84,10 @@ def _show_verified(page: Console, report: Report) -> None:
 
 def _how(report: Report) -> str:
     plan: dict[str, Any] = report.plan
-    workers = f" on {plan['workers']} workers" if plan.get("workers") and plan["backend"] != "inline" else ""
-    return f"{len(report.episodes)} episodes in {report.seconds:.1f} s, {plan['backend']}{workers}: {plan['why']}"
+    count = plan.get("workers") if plan["backend"] != "inline" else None
+    workers = f" on {count} worker{'s' if count > 1 else ''}" if count else ""
+    played = f"{len(report.episodes)} episode{'s' if len(report.episodes) != 1 else ''}"
+    return f"{played} in {report.seconds:.1f} s, {plan['backend']}{workers}: {plan['why']}"
 
 
 def show_comparison(found: Sequence[Comparison], a: str, b: str) -> None:

@@ -42,7 +42,7 @@ A policy:   NAME[:SHARE][,weights=FILE][,kw.key=value …][,agents=MODE][,name=N
 Exit codes:
   0  everything was played
   1  --verify found an episode that came out differently
-  2  something was asked that makes no sense; nothing has been played
+  2  something was asked that makes no sense, or --dry-run found what fails; nothing has been played
   3  some episodes failed; the others are kept
   130  interrupted; what is done is kept, and --resume goes on
 """
@@ -139,10 +139,12 @@ def evaluate(
         "lanes": lanes,
         "device": device,
     }
-    if as_json and as_csv:
-        raise BadInput("--json and --csv both want all of the output: give one of them")
-    if resume is not None and out is not None:
-        raise BadInput("--resume says already where the results go: leave --out away")
+    _check_together(
+        {"--json": as_json, "--csv": as_csv, "--dry-run": dry_run, "--watch": watch, "--gif": gif is not None}
+        | {"--resume": resume is not None, "--out": out is not None, "--no-save": not save}
+    )
+    if gif is not None and gif.suffix.lower() != ".gif":
+        raise BadInput(f"--gif {gif}: give a file whose name ends in .gif")
     form = "json" if as_json else "csv" if as_csv else "table"
     with _only_the_result(form != "table") as page:
         if resume is not None:
@@ -161,9 +163,33 @@ def evaluate(
         if dry_run:
             from paceline.cli._forecast import forecast
 
-            return forecast(evaluation.under_way)
+            return forecast(evaluation.under_way, page if as_json else None)
         where = resume or (None if not save else (out or _fresh()).resolve())
         return evaluation.go(where, resume is not None, verify, form, page)
+
+
+_APART = (
+    ("--json", "--csv", "both want all of the output"),
+    ("--resume", "--out", "both say where the results go"),
+    ("--resume", "--no-save", "contradict each other: the results are on disk already"),
+    ("--no-save", "--out", "contradict each other: results are kept, or they are not"),
+    ("--dry-run", "--csv", "do not go together: there are no episodes to list; --json prints the plan"),
+    *(
+        (shown, other, f"do not go together: {shown} shows one episode, and nothing else")
+        for shown in ("--watch", "--gif")
+        for other in ("--json", "--csv", "--dry-run", "--resume", "--out")
+    ),
+    ("--watch", "--gif", "do not go together: one shows in the terminal, the other in a file"),
+)
+
+
+def _check_together(given: dict[str, bool]) -> None:
+    """Says which of the options exclude each other."""
+    from paceline.errors import BadInput
+
+    for one, other, why in _APART:
+        if given[one] and given[other]:
+            raise BadInput(f"{one} and {other} {why}: give one of them")
 
 
 class _Evaluation:
@@ -197,7 +223,7 @@ def _plan(backend: str, jobs: str) -> Any:
     from paceline.engine import Plan
     from paceline.errors import BadInput
 
-    if jobs != "auto" and not jobs.isdigit():
+    if jobs != "auto" and not jobs.isdecimal():
         raise BadInput(f"--jobs {jobs}: give a number of workers, 0 (here), or auto")
     workers = None if jobs == "auto" else int(jobs)
     if workers == 0 or backend == "inline":

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from paceline.errors import BadInput
 
+_NONE = ["    none"]
 _JSON = typer.Option("--json", help="Print JSON, and nothing else.")
 
 
@@ -51,42 +53,63 @@ def describe(name: Annotated[str, typer.Argument(metavar="NAME", help="A mission
 
     if name.partition(",")[0].partition(":")[0] in known_policies():
         (player,) = find_policies([name])
-        print(f"policy {player.name}\n\n{inspect.getdoc(getattr(player.factory, 'func', player.factory)) or ''}")
+        _describe_policy(player)
         return
     for mission in find_missions([name]):
         _describe_mission(mission)
 
 
+def _describe_policy(player: Any) -> None:
+    from paceline.cli._options import lines, options_of
+
+    about = inspect.getdoc(getattr(player.factory, "func", player.factory)) or ""
+    for section in ("Args:", "Raises:"):
+        about = about.partition(f"\n{section}")[0]
+    print(f"policy {player.name}\n\n{about.strip()}\n")
+    print("  options", *(lines([_as_written(o) for o in options_of(player.factory, {}, ("seat",))]) or _NONE), sep="\n")
+
+
+def _as_written(option: Any) -> Any:
+    """What a factory is given by a word of its own, or else after kw."""
+    return option if option.name in ("weights", "trust") else replace(option, name=f"kw.{option.name}")
+
+
 def _describe_mission(mission: Any) -> None:
+    from paceline.cli._options import lines
+
+    seats, env = _look_at(mission)
+    print(f"mission {mission.name}: {mission.about or 'no description'}")
+    print(
+        f"  seats         {len(seats)}: {', '.join(seat.agent for seat in seats[:6])}{' …' if len(seats) > 6 else ''}"
+    )
+    print(f"  observations  {seats[0].observation_space}")
+    print(f"  actions       {seats[0].action_space}")
+    print("  options", *(lines(_options(mission, env)) or ["    as the environment has them"]), sep="\n")
+
+
+def _look_at(mission: Any) -> tuple[list[Any], Any]:
+    """The seats of a mission, and the environment that it makes."""
     from paceline.rollout import Rollout
 
     try:
         rollout = Rollout(mission, 0, 0)
         try:
-            seats = rollout.seats()
+            return rollout.seats(), rollout.made
         finally:
             rollout.close()
     except BadInput:
         raise
     except Exception as error:  # a policy, say, or a function that needs arguments
         raise BadInput(f"{mission.name} makes no environment: {type(error).__name__}: {error}") from error
-    print(f"mission {mission.name}: {mission.about or 'no description'}")
-    options = ", ".join(f"{key}={value!r}" for key, value in _options(mission).items())
-    print(f"  options       {options or 'as the environment has them'}")
-    print(
-        f"  seats         {len(seats)}: {', '.join(seat.agent for seat in seats[:6])}{' …' if len(seats) > 6 else ''}"
-    )
-    print(f"  observations  {seats[0].observation_space}")
-    print(f"  actions       {seats[0].action_space}")
 
 
-def _options(mission: Any) -> dict[str, Any]:
-    """What can be set, and what it is if it is not; as far as the maker of the environment says so."""
-    try:
-        parameters = inspect.signature(mission.make).parameters.values()
-    except (TypeError, ValueError):
-        return dict(mission.options)
-    return {**{p.name: p.default for p in parameters if p.default is not p.empty}, **mission.options}
+def _options(mission: Any, env: Any) -> list[Any]:
+    """What can be set: as the maker says, or, if it takes any keyword, the class of what it made."""
+    from paceline.cli._options import names_its_options, options_of
+
+    maker = mission.make if names_its_options(mission.make) else type(getattr(env, "unwrapped", env))
+    registered = getattr(getattr(env, "spec", None), "kwargs", None) or {}  # with Gymnasium
+    return options_of(maker, {**registered, **mission.options}, ("render_mode",))
 
 
 def _list(found: dict[str, str], as_json: bool, more: str) -> None:

@@ -33,18 +33,23 @@ def rerun(
 ) -> int:
     """Plays it, and says whether it is the same."""
     from paceline.cli._asking import asked_before
-    from paceline.cli._tables import told
+    from paceline.cli._failures import told
     from paceline.evaluate import rerun as play_again
+    from paceline.evaluate.sources import changed, digests
+    from paceline.evaluate.store import read_plan
     from paceline.team import Setting
 
     directory = directory.resolve()
     asked = asked_before(directory, {})
-    before, now = play_again(asked.run(Setting(asked.seed, asked.lanes)), directory, episode)
+    run = asked.run(Setting(asked.seed, asked.lanes))
+    before, now = play_again(run, directory, episode)
     for name, record in (("on disk", before), ("now", now)):
         what = told(record) if record.failure else f"{record.steps} steps, rewards {_rewards(record.rewards)}"
         print(f"{name:8} {record.digest}  {what}")
     if now.failure is not None and now.failure.traceback:
         print(now.failure.traceback, file=sys.stderr)
+    for file in changed(read_plan(directory).get("files", {}), digests(run)):
+        print(f"{file} has changed since the run was begun")
     same = before.digest == now.digest
     print("the same" if same else "NOT the same")
     return 0 if same else 1

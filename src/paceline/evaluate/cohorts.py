@@ -22,7 +22,7 @@ from paceline.evaluate.playing import Note, failure_of, finished
 from paceline.evaluate.run import Job, Run
 from paceline.evaluate.spread import Played, Spread
 from paceline.rollout import Observations, Rollout
-from paceline.team import Setting, Team, counts
+from paceline.team import Setting, Team, most_counts
 from paceline.team.minds import Chair
 from paceline.types import Episode, Seat
 
@@ -53,7 +53,7 @@ def cohorts(run: Run, jobs: Sequence[Job], seats: Sequence[Sequence[Seat]]) -> l
     """Who is stepped together: as many episodes of a mission as fill the lanes, by their numbers."""
     found: dict[tuple[int, int], list[Job]] = {}
     for job in jobs:
-        most = max(counts(run.players, len(seats[job.mission])))
+        most = max(most_counts(run.players, len(seats[job.mission])))
         found.setdefault((job.mission, job.index // max(1, run.setting.lanes // most)), []).append(job)
     return list(found.values())
 
@@ -116,10 +116,10 @@ class _Cohort:
         )
 
     def _team(self) -> Team:
-        chairs = []
+        chairs, most = [], most_counts(self._run.players, len(self._seats))
         for table, job in enumerate(self._jobs):
             for seat, who in zip(self._seats, self._run.seating(job, len(self._seats)), strict=True):
-                chairs.append(Chair((table, seat.agent), self._run.key(job), seat, self._run.players[who]))
+                chairs.append(Chair((table, seat.agent), self._run.key(job), seat, self._run.players[who], most[who]))
         setting: Setting = self._run.setting
         return Team(chairs, setting, self._trace)
 
@@ -159,6 +159,4 @@ class _Cohort:
 
     def _blank(self, job: Job) -> Episode:
         name, index = self._run.key(job)
-        seating = self._run.seating(job, len(self._seats))
-        seats = {s.agent: self._run.players[who].name for s, who in zip(self._seats, seating, strict=True)}
-        return Episode(name, index, self._run.seed_of(job), seats=seats)
+        return Episode(name, index, self._run.seed_of(job), seats=self._run.names(job, self._seats))

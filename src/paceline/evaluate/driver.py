@@ -14,29 +14,27 @@ from typing import Any
 
 import numpy as np
 
-from paceline.catalog import find_missions, find_policies
 from paceline.engine import Plan, Pool, Trace, wire
 from paceline.engine.backend import find as find_backend
 from paceline.errors import BadInput, NotSendable
 from paceline.evaluate.cohorts import play_in_cohorts
+from paceline.evaluate.given import Missions, Policies, affordable, chosen_device, missions_of, players_of
 from paceline.evaluate.playing import Note, play_episode, survey
 from paceline.evaluate.report import Report
 from paceline.evaluate.run import Job, Run
+from paceline.evaluate.sources import digests
 from paceline.evaluate.spread import Played, Spread
 from paceline.evaluate.store import Store, read_episodes
 from paceline.rollout import close_shelves
 from paceline.seeds import sequence
-from paceline.team import Player, Setting, counts
-from paceline.team.device import find_device
+from paceline.team import Setting, first_episodes
 from paceline.team.modes import check_deadline
 from paceline.team.modes import find as find_mode
-from paceline.types import Episode, Mission, Seat
+from paceline.types import Episode, Seat
 
 ON_ERROR = ("continue", "stop", "retry")
 _RETRIES = 2
 
-Missions = str | Mission | Iterable[str | Mission]
-Policies = str | Player | Callable[..., Any] | Iterable[str | Player | Callable[..., Any]]
 Watcher = Callable[[Episode, int, int], None]
 """Told of every episode that has ended: the record, how many are done, how many there are."""
 
@@ -117,7 +115,7 @@ def evaluate(
     where = Plan.parse(plan)
     mode = agents or where.agents or "auto"
     setting = Setting(seed, lanes, mode, None, call_deadline, action_limit)
-    run = Run(tuple(_missions(missions)), tuple(_players(policies)), episodes, seed, chosen_device(device), setting)
+    run = Run(missions_of(missions), players_of(policies), episodes, seed, chosen_device(device), setting)
     care = Care(on_error, max_failures, episode_deadline)
     return Evaluation(run, where, care, trace, watcher).go(None if out is None else Path(out), resume, verify, about)
 
@@ -128,7 +126,7 @@ class Evaluation:
     def __init__(
         self, run: Run, plan: Plan, care: Care, trace: Trace | None = None, watcher: Watcher | None = None
     ) -> None:
-        self.run, self.plan, self.care = run, plan, care
+        self.run, self.plan, self.care = run, affordable(plan, len(run.jobs())), care
         self._trace, self._watcher = trace, watcher
         self._notes = {mission.name: mission.caution for mission in run.missions if mission.caution}
         for name in {player.agents or run.setting.agents for player in run.players}:
@@ -148,24 +146,26 @@ class Evaluation:
         self._mention_the_seatless()
 
     def _mention_the_seatless(self) -> None:
-        """Where there are more policies than seats, somebody never plays, and whoever compares them should know."""
+        """Where there are more policies than seats, whoever compares them should know who plays when."""
         for mission, seats in zip(self.run.missions, self.seats, strict=True):
-            shares = zip(self.run.players, counts(self.run.players, len(seats)), strict=True)
-            without = [player.name for player, count in shares if count == 0 and player.share > 0]
-            if without:
-                many = f"{len(seats)} seat{'s' if len(seats) > 1 else ''} for {len(self.run.players)} policies"
-                self._notes[f"seatless {mission.name}"] = (
-                    f"{mission.name} has {many}: {', '.join(without)} never play{'s' if len(without) == 1 else ''} "
-                    "there. To compare policies, evaluate each by itself, and use `paceline compare`"
-                )
+            first = first_episodes(self.run.players, len(seats))
+            shared = [(p.name, at) for p, at in zip(self.run.players, first, strict=True) if p.share > 0]
+            without = [name for name, at in shared if at is None or at >= self.run.episodes]
+            if not without and not any(at for _, at in shared):
+                continue
+            many = f"{len(seats)} seat{'s' if len(seats) > 1 else ''} for {len(shared)} policies"
+            what = f"{', '.join(without)} never play{'s' if len(without) == 1 else ''} there"
+            self._notes[f"seatless {mission.name}"] = (
+                f"{mission.name} has {many}: {what if without else 'they take turns, episode by episode'}. To compare "
+                "policies on the same seeds, evaluate each by itself, and use `paceline compare`"
+            )
 
     def go(
         self, out: Path | None = None, resume: bool = False, verify: int = 0, about: dict[str, Any] | None = None
     ) -> Report:
         """Plays what is not on disk yet, and reports."""
         begin = perf_counter()
-        identity = self.run.identity()
-        store = Store(out, {**(about or {}), "identity": identity}, resume=resume) if out is not None else None
+        store = self._store(out, resume, about or {}) if out is not None else None
         done = dict(store.done) if store is not None else {}
         try:
             self._play(done, store)
@@ -179,6 +179,23 @@ class Evaluation:
             if store is not None:
                 store.close()
 
+    def _store(self, out: Path, resume: bool, about: dict[str, Any]) -> Store:
+        store = Store(out, {**about, "identity": self.run.identity(), "files": digests(self.run)}, resume=resume)
+        for job in self.run.jobs():
+            episode = store.done.get(self.run.key(job))
+            if episode is not None and episode.seats and episode.seats != self.run.names(job, self.seats[job.mission]):
+                store.close()
+                raise BadInput(
+                    f"{episode.name} in {out} was played in other seats than would be planned now, by another release: "
+                    "begin afresh with another directory (a new --out)"
+                )
+        return store
+
+    @property
+    def notes(self) -> list[str]:
+        """What is worth knowing so far."""
+        return list(self._notes.values())
+
     def report(self, done: dict[tuple[str, int], Episode], seconds: float, out: Path | None) -> Report:
         """What is known so far."""
         order = [self.run.key(job) for job in self.run.jobs()]
@@ -188,7 +205,7 @@ class Evaluation:
             [done[key] for key in order if key in done],
             len(order),
             {**where, "agents": self.run.setting.agents},
-            list(self._notes.values()),
+            self.notes,
             seconds,
             out=None if out is None else str(out),
         )
@@ -287,33 +304,3 @@ def rerun(run: Run, out: Path, name: str) -> tuple[Episode, Episode]:
         raise BadInput(f"{out} has no episode {name!r}; write MISSION/EPISODE, one of {some} …")
     jobs = {run.key(job): job for job in run.jobs()}
     return known[mission, int(number)], play_here(run, jobs[mission, int(number)])
-
-
-def _missions(given: Missions) -> list[Mission]:
-    items = [given] if isinstance(given, str | Mission) else list(given)
-    found: list[Mission] = []
-    for item in items:
-        found += [item] if isinstance(item, Mission) else find_missions([item])
-    return found
-
-
-def _players(given: Policies) -> list[Player]:
-    items = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
-    if all(isinstance(item, str) for item in items):
-        return find_policies([str(item) for item in items])
-    return [_player(item) for item in items]
-
-
-def _player(item: Any) -> Player:
-    if isinstance(item, Player):
-        return item
-    if isinstance(item, str):
-        return find_policies([item])[0]
-    if callable(item):
-        return Player(getattr(item, "__name__", type(item).__name__), item)
-    raise BadInput(f"{item!r} is no policy: give a name, a factory, or a Player")
-
-
-def chosen_device(name: str) -> str:
-    """The device that a name means here; torch is not asked where there is no need."""
-    return name if name == "cpu" else find_device(name)

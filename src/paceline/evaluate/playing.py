@@ -5,19 +5,22 @@ Run, Job ──► Rollout + Team ──► play ──► Episode, with a failu
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any
 
 from paceline.catalog.loading import place
 from paceline.engine import Pool
+from paceline.engine.plan import wanted_cpu
 from paceline.errors import BadInput
 from paceline.evaluate.run import Job, Run
 from paceline.rollout import Actions, Observations, Rollout, play
 from paceline.seeds import digest
-from paceline.team import Mishap, Player, Team
+from paceline.team import Mishap, Player, Team, first_episodes
 from paceline.team.minds import built
 from paceline.types import Episode, Failure, Seat
 
@@ -28,15 +31,58 @@ class TooLong(Exception):
     """An episode was given up because it takes longer than somebody wanted to wait here."""
 
 
+class Patience:
+    """How long somebody waits for episodes here, and how long it has been.
+
+    The clock starts when the first action has been given: to import, to load and to warm up is done once, and says
+    nothing of what the next episode takes.
+
+    Args:
+        seconds: How long.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._since: tuple[float, float] | None = None
+
+    def begin(self) -> None:
+        """An action has been given: from now on, if it was the first."""
+        if self._since is None:
+            self._since = perf_counter(), wanted_cpu()
+
+    @property
+    def wall(self) -> float:
+        """Seconds since then."""
+        return 0.0 if self._since is None else perf_counter() - self._since[0]
+
+    @property
+    def cpu(self) -> float:
+        """Seconds since then in which this thread computed, or wanted to."""
+        return 0.0 if self._since is None else wanted_cpu() - self._since[1]
+
+    @property
+    def over(self) -> bool:
+        """Whether it has been too long."""
+        return self.wall > self._seconds
+
+
 Note = tuple[str, str]
 """A topic, and what there is to tell of it: once per topic is enough."""
 
 
-def play_episode(run: Run, job: Job, give_up_at: float | None = None) -> tuple[Episode, list[Note]]:
+def play_episode(run: Run, job: Job, patience: Patience | None = None) -> tuple[Episode, list[Note]]:
     """Plays one episode, and never raises what a policy or an environment raises: it becomes a `Failure`.
+
+    Args:
+        run: What it belongs to.
+        job: Which episode.
+        patience: When it is over, the episode is given up; None: never.
 
     Returns:
         The record, and what there is to tell about how it was played.
+
+    Raises:
+        TooLong: patience was over.
     """
     begin = perf_counter()
     mission = run.missions[job.mission]
@@ -45,7 +91,7 @@ def play_episode(run: Run, job: Job, give_up_at: float | None = None) -> tuple[E
     try:
         rollout = Rollout(mission, job.index, run.seed_of(job), device=run.device)
         episode = rollout.episode
-        _play(run, job, rollout, notes, give_up_at)
+        _play(run, job, rollout, notes, patience)
     except TooLong:
         raise
     except Mishap as mishap:
@@ -58,14 +104,14 @@ def play_episode(run: Run, job: Job, give_up_at: float | None = None) -> tuple[E
     return finished(episode, job, perf_counter() - begin), notes
 
 
-def _play(run: Run, job: Job, rollout: Rollout, notes: list[Note], give_up_at: float | None) -> None:
+def _play(run: Run, job: Job, rollout: Rollout, notes: list[Note], patience: Patience | None) -> None:
     seats = rollout.seats()
     seating = run.seating(job, len(seats))
     episode = rollout.episode
-    episode.seats = {seat.agent: run.players[who].name for seat, who in zip(seats, seating, strict=True)}
+    episode.seats = run.names(job, seats)
     with Team.seated(seats, run.players, seating, run.setting, run.key(job)) as team:
         try:
-            play(rollout, team if give_up_at is None else _Impatient(team, give_up_at))
+            play(rollout, team if patience is None else _Impatient(team, patience))
         finally:
             episode.late = {str(name): count for name, count in team.late.items()}
             notes += team.notes
@@ -74,13 +120,15 @@ def _play(run: Run, job: Job, rollout: Rollout, notes: list[Note], give_up_at: f
 class _Impatient:
     """A team that gives up when it gets too late."""
 
-    def __init__(self, team: Team, until: float) -> None:
-        self._team, self._until = team, until
+    def __init__(self, team: Team, patience: Patience) -> None:
+        self._team, self._patience = team, patience
 
     def act(self, observations: Observations) -> Actions:
-        if monotonic() > self._until:
+        if self._patience.over:
             raise TooLong
-        return self._team.act(observations)
+        actions = self._team.act(observations)
+        self._patience.begin()
+        return actions
 
 
 def finished(episode: Episode, job: Job, seconds: float) -> Episode:
@@ -128,11 +176,11 @@ def _seats(run: Run, number: int) -> list[Seat]:
         rollout.close()
     if not seats:
         raise BadInput(f"mission {mission.name!r} has no seats: nobody can play it")
-    seating = run.seating(Job(number, 0), len(seats))
-    for who in sorted(set(seating)):
-        player, seat = run.players[who], seats[seating.index(who)]
-        what = f"policy {player.name!r} for seat {seat.agent!r} of mission {mission.name!r}"
-        _check_policy(_attempt(partial(built, player.factory, seat), what), player, what)
+    for who, index in enumerate(first_episodes(run.players, len(seats))):
+        if index is not None and index < run.episodes:
+            player, seat = run.players[who], seats[run.seating(Job(number, index), len(seats)).index(who)]
+            what = f"policy {player.name!r} for seat {seat.agent!r} of mission {mission.name!r}"
+            _check_policy(_attempt(partial(built, player.factory, seat), what), player, what)
     return seats
 
 
@@ -160,7 +208,24 @@ def _check_policy(policy: Any, player: Player, what: str) -> None:
 
 
 def lost(run: Run, job: Job, seats: Mapping[str, str], error: BaseException) -> Episode:
-    """The record of an episode whose worker was lost with it."""
+    """The record of an episode whose worker was lost with it; nobody knows after how many steps."""
     name, index = run.key(job)
-    episode = Episode(name, index, run.seed_of(job), seats=dict(seats), failure=failure_of(error, "", "", 0))
+    failure = failure_of(error, "", "", 0)
+    failure = replace(failure, message=in_words(failure.message), traceback=in_words(failure.traceback))
+    episode = Episode(name, index, run.seed_of(job), seats=dict(seats), failure=failure)
     return finished(episode, job, 0.0)
+
+
+_WORDS = (
+    (re.compile(r"\bitem \d+ lost its worker in the mapped function"), "the episode lost its worker"),
+    (re.compile(r"\bitem \d+ did not answer the mapped function within"), "the episode did not end within"),
+    (re.compile(r"\bitem \d+ called"), "the episode called"),
+    (re.compile(r"\bwhile it ran the mapped function"), "while it played an episode"),
+)
+
+
+def in_words(text: str) -> str:
+    """The engine knows of items and mapped functions; here they are episodes."""
+    for pattern, words in _WORDS:
+        text = pattern.sub(words, text)
+    return text

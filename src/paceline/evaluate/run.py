@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paceline.errors import BadInput
-from paceline.seeds import Key, digest
+from paceline.seeds import digest
 from paceline.team import Player, Setting, assign
-from paceline.types import Mission
+from paceline.types import Mission, Seat
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,12 @@ class Run:
 
     def seating(self, job: Job, seats: int) -> list[int]:
         """Which player has which seat."""
-        key: tuple[Key, ...] = self.key(job)
-        return assign(self.players, seats, self.seed, *key)
+        return assign(self.players, seats, self.seed, *self.key(job))
+
+    def names(self, job: Job, seats: Sequence[Seat]) -> dict[str, str]:
+        """Agent → the name of the policy that plays it."""
+        seating = self.seating(job, len(seats))
+        return {seat.agent: self.players[who].name for seat, who in zip(seats, seating, strict=True)}
 
     def with_agents(self, instead: Mapping[str, str]) -> Run:
         """The same run, with other modes for its agents: the result is the same."""

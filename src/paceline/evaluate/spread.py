@@ -9,13 +9,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from time import monotonic, perf_counter
 
 from paceline.engine import Outcome, Plan, Pool, Trace, wire
 from paceline.engine.budget import current
-from paceline.engine.plan import TWO_CORES_ARE_NOT_TWICE_ONE, WAITS_BELOW, wanted_cpu
+from paceline.engine.plan import TWO_CORES_ARE_NOT_TWICE_ONE, WAITS_BELOW
 from paceline.errors import NotSendable
-from paceline.evaluate.playing import Note, TooLong, lost, play_episode
+from paceline.evaluate.playing import Note, Patience, TooLong, in_words, lost, play_episode
 from paceline.evaluate.run import Job, Run
 from paceline.types import Episode, Seat
 
@@ -56,14 +55,12 @@ class Spread:
         left = list(jobs)
         plan = self._without_measuring(len(left))
         if plan is None:
-            begin, cpu, done = perf_counter(), wanted_cpu(), 0
-            limit = monotonic() + max(0.25, 1.0 / len(left))
-            for played in self._here_until(left, limit):
-                done += 1
+            patience, took = Patience(max(0.25, 1.0 / len(left))), list[float]()
+            for played in self._here_until(left, patience, took):
                 yield played
-                if perf_counter() - begin > _LOOK:
+                if patience.wall > _LOOK:
                     break
-            plan = self._decide(perf_counter() - begin, wanted_cpu() - cpu, done, len(left))
+            plan = self._decide(patience, took, len(jobs) - len(left), len(left))
         self.plan = plan
         if left:
             yield from self._on(plan, left)
@@ -72,33 +69,32 @@ class Spread:
         slots = current().workers_for(max(1, jobs))
         if self.plan.workers is not None or self.plan.isolate or self.deadline is not None:
             workers = self.plan.workers if self.plan.workers is not None else slots
-            return replace(self.plan, backend="process", workers=max(1, workers), why="as asked")
+            return replace(self.plan, backend="process", workers=max(1, workers))
         if jobs < 2:
             return self._chosen("inline", 1, "there is one episode to play: it is played here")
         if slots < 2:
             return self._chosen("inline", 1, "there is one CPU slot: episodes are played here, one after another")
         return None
 
-    def _here_until(self, left: list[Job], limit: float) -> Iterator[Played]:
+    def _here_until(self, left: list[Job], patience: Patience, took: list[float]) -> Iterator[Played]:
         """Plays here until it gets late; an episode that is not done by then is left to the others."""
         run = self.run
         if run.setting.call_deadline is None:
             run = run.with_agents({"auto": "off"})  # what an episode takes must not be lost in moving its agents
         with Pool([], seed=run.seed) as pool:
-            while left and monotonic() < limit:
-                play = partial(play_episode, run, give_up_at=limit)
+            while left and not patience.over:
+                play, begin = partial(play_episode, run, patience=patience), patience.wall
                 ((_, outcome),) = pool.stream(play, [left[0]], keys=[self.run.key(left[0])])
+                took.append(patience.wall - begin)
                 if isinstance(outcome.error, TooLong):
                     return
                 yield self._played(left.pop(0), outcome)
 
-    def _decide(self, wall: float, cpu: float, done: int, left: int) -> Plan:
-        if done == 0:
-            share, each = 1.0 if cpu > wall * WAITS_BELOW else 0.0, wall
-            took = f"an episode takes more than {each:.2f} s"
-        else:
-            share, each = min(1.0, cpu / max(wall, 1e-9)), wall / done
-            took = f"an episode takes about {each * 1e3:.0f} ms"
+    def _decide(self, patience: Patience, took_each: list[float], done: int, left: int) -> Plan:
+        share, each = min(1.0, patience.cpu / max(patience.wall, 1e-9)), _cost(took_each)
+        took = f"an episode takes about {each * 1e3:.0f} ms" if done else f"an episode takes more than {each:.2f} s"
+        if left == 0:
+            return self._chosen("inline", 1, f"{took}: all were played before workers could have been of use")
         waits = share < WAITS_BELOW
         slots = current().slots
         workers = min(left, slots * (_WAITERS_PER_SLOT if waits else 1))
@@ -133,14 +129,18 @@ class Spread:
                 for number, outcome in stream:
                     yield self._played(jobs[number], outcome)
             finally:  # also if nobody wants the rest
-                self.notes += [(event.text, event.text) for event in pool.events]
+                texts = [in_words(event.text) for event in pool.events]
+                self.notes += [(text, text) for text in texts]
 
     def _played(self, job: Job, outcome: Outcome) -> Played:
         if outcome.error is None:
             episode, notes = outcome.answer
             return job, episode, notes
-        seating = self.run.seating(job, len(self.seats[job.mission]))
-        seats = {
-            seat.agent: self.run.players[who].name for seat, who in zip(self.seats[job.mission], seating, strict=True)
-        }
-        return job, lost(self.run, job, seats, outcome.error), []
+        return job, lost(self.run, job, self.run.names(job, self.seats[job.mission]), outcome.error), []
+
+
+def _cost(took: Sequence[float]) -> float:
+    """What an episode takes. The first is not asked if there is another: its clock started after it was built, and the
+    next ones may have to be built just so."""
+    later = took[1:] or took
+    return sum(later) / len(later)

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 from paceline.errors import BadInput
 from paceline.evaluate.report import Report
+from paceline.evaluate.sources import changed
 from paceline.types import Episode, Failure
 
 PLAN, EPISODES, REPORT = "plan.json", "episodes.jsonl", "report.json"
@@ -26,11 +27,11 @@ class Store:
 
     Args:
         path: The directory; made if it is missing.
-        plan: What is asked, with the identity of the run under "identity".
+        plan: What is asked, with the identity of the run under "identity", and under "files" what it follows from.
         resume: Whether to go on with what is there.
 
     Raises:
-        BadInput: it holds another run; or a run, and `resume` was not said.
+        BadInput: it holds another run, or the files of this one have changed; or a run, and `resume` was not said.
     """
 
     def __init__(self, path: Path, plan: Mapping[str, Any], *, resume: bool = False) -> None:
@@ -44,6 +45,11 @@ class Store:
             raise BadInput(f"{path} holds the results of a run; continue it with resume, or give another directory")
         if known is not None and known["identity"] != json.loads(json.dumps(plan["identity"])):
             raise BadInput(f"{path} holds another run: {_difference(known['identity'], plan['identity'])}")
+        if known is not None and (files := changed(known.get("files", {}), plan.get("files", {}))):
+            raise BadInput(
+                f"{', '.join(files)} changed since the run in {path} was begun, so the rest would be another run: put "
+                "back what was there, or begin afresh with another directory (a new --out)"
+            )
         self.done = read_episodes(path) if known is not None else {}
         if known is None:
             _write(path / PLAN, plan)

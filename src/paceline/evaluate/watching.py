@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from paceline.catalog.loading import place
 from paceline.errors import BadInput
 from paceline.evaluate.run import Job, Run
 from paceline.rollout import Actions, Observations, Rollout, play
-from paceline.team import Team
+from paceline.team import Mishap, Team
+from paceline.types import Episode
 
 
 def watch(run: Run, job: Job, render_mode: str, show: Callable[[Any], None]) -> None:
@@ -21,15 +23,26 @@ def watch(run: Run, job: Job, render_mode: str, show: Callable[[Any], None]) -> 
         show: Is given every frame.
 
     Raises:
-        BadInput: the environment cannot show itself so.
+        BadInput: the environment cannot show itself so; or it, or a policy, raises something else, which is the cause.
     """
     rollout = _Shown(run, job, render_mode, show)
     try:
         seats, here = rollout.seats(), run.here()
         with Team.seated(seats, here.players, run.seating(job, len(seats)), here.setting, run.key(job)) as team:
             play(rollout, team)
+    except Mishap as mishap:
+        who = f"agent {mishap.agent}, policy {mishap.policy}"
+        raise BadInput(_what(rollout.episode, who, mishap.error)) from mishap.error
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(_what(rollout.episode, "the environment", error)) from error
     finally:
         rollout.close()
+
+
+def _what(episode: Episode, who: str, error: BaseException) -> str:
+    return f"{episode.name}, step {episode.steps}, {who}: {type(error).__name__}: {error}{place(error)}"
 
 
 class _Shown(Rollout):
@@ -43,7 +56,11 @@ class _Shown(Rollout):
                 mission, job.index, run.seed_of(job), device=run.device, options={"render_mode": render_mode}
             )
         except Exception as error:
-            raise BadInput(f"mission {mission.name!r} cannot be shown as {render_mode}: {error}") from error
+            what = f"{type(error).__name__}: {error}{place(error)}"
+            raise BadInput(
+                f"mission {mission.name!r} cannot be shown: it makes no environment with render_mode={render_mode!r}: "
+                f"{what}"
+            ) from error
 
     def reset(self) -> Observations:
         return self._drawn(super().reset())
@@ -52,6 +69,8 @@ class _Shown(Rollout):
         return self._drawn(super().step(actions))
 
     def _drawn(self, observations: Observations) -> Observations:
+        if not hasattr(self.env, "render"):
+            raise BadInput(f"mission {self._name!r} cannot be shown: its environment has no render()")
         frame = self.env.render()
         if frame is None:
             raise BadInput(

@@ -146,13 +146,14 @@ class Member:
 
 def lays_out(make: Factory) -> bool:
     """Whether a kind of environment makes its layouts apart from its resets."""
-    return callable(getattr(make, "layout", None)) and hasattr(make, "Config")
+    return callable(getattr(make, "layout", None))
 
 
 def make_layout(order: tuple[Any, Any, int, str]) -> Any:
     """Makes one layout: (kind of environment, its options, seed, mode)."""
     make, config, seed, mode = order
-    return make.layout(make.Config.read(config, getattr(make, "__name__", "env_config")), seed, mode)
+    settings = getattr(make, "Config", None)
+    return make.layout(config if settings is None else settings.read(config, make.__name__), seed, mode)
 
 
 def _parameters(function: Callable[..., Any]) -> Callable[[str], bool]:

@@ -7,7 +7,7 @@ A `Player` is a policy as a job knows it, a `Mind` that policy at its seat or se
 """
 
 from paceline.team.modes import MODES, Mode
-from paceline.team.players import Player, assign, counts
+from paceline.team.players import Player, assign, counts, first_episodes, most_counts
 from paceline.team.team import Mishap, Setting, Team
 
-__all__ = ["MODES", "Mishap", "Mode", "Player", "Setting", "Team", "assign", "counts"]
+__all__ = ["MODES", "Mishap", "Mode", "Player", "Setting", "Team", "assign", "counts", "first_episodes", "most_counts"]

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from paceline.errors import BadInput
 from paceline.seeds import Key, seed_of, sequence
 from paceline.team.players import Player
-from paceline.team.spaces import Array, checked, get_observation, put_action, shape_of
+from paceline.team.spaces import Array, bounds_of, checked, get_observation, put_action, shape_of
 from paceline.types import Seat
 
 
@@ -33,12 +35,15 @@ class Chair:
         episode: Mission and index: what its random streams follow, with the agent.
         seat: The agent's place.
         player: Who plays it.
+        most: The most seats that the player has in an episode of this mission, which its rows are counted by; 0: as
+            many as in this one.
     """
 
     name: Hashable
     episode: tuple[str, int]
     seat: Seat
     player: Player
+    most: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,7 @@ class Mind:
         self._places = {chair.name: number for number, chair in enumerate(recipe.chairs)}
         self._shapes = [shape_of(chair.seat.observation_space) for chair in recipe.chairs]
         self._spaces = [chair.seat.action_space for chair in recipe.chairs]
+        self._bounds = [bounds_of(space) for space in self._spaces]
         self._whose = [f"policy {chair.player.name!r} of agent {chair.seat.agent!r}" for chair in recipe.chairs]
         self._inhand = 0
         self._late: list[Hashable] = []
@@ -103,6 +109,9 @@ class Mind:
 
     def act_rows(self, observations: Array, due: Array, actions: Array) -> list[Hashable] | None:
         """The same on rows, one per chair; what is not due is left as it is. Returns who was late, if anybody was."""
+        if len(self._chairs) == 1 and self._batch is None:  # then it is due; hot
+            self._put(actions, 0, self._ask(0, get_observation(observations[0, ...], self._shapes[0])))
+            return self._lateness() if self._late else None
         places = [place for place, is_due in enumerate(due.tolist()) if is_due]
         seen = {place: get_observation(observations[place, ...], self._shapes[place]) for place in places}
         if self._batch is not None:
@@ -151,6 +160,10 @@ class Mind:
 
     def _put(self, actions: Array, place: int, action: Any) -> None:
         self._inhand = place
+        bounds = self._bounds[place]
+        if bounds is not None and type(action) is int and bounds[0] <= action < bounds[1]:  # nearly always
+            actions[place] = action
+            return
         put_action(actions[place, ...], action, self._spaces[place], self._whose[place])
 
     def _checked(self, place: int, action: Any) -> Any:
@@ -178,7 +191,7 @@ class _Batch:
         if hasattr(self.policy, "reset"):
             # By player, not by episode: episodes that share a forward pass share the policy. Rows have generators.
             self.policy.reset(seed_of(recipe.seed, "policy", first.episode[0], first.player.name))
-        self._rows = recipe.rows
+        self._rows, self._name = recipe.rows, first.player.name
         self._seats: list[Seat | None] = [None] * recipe.lanes
         padding = np.random.default_rng(0)  # padding must draw from nobody's stream
         self._rngs: list[np.random.Generator] = [padding] * recipe.lanes
@@ -194,6 +207,7 @@ class _Batch:
             rows[self._rows[place]] = obs
             mask[self._rows[place]] = True
         answers = self.policy.act_batch(rows, self._seats, mask, self._rngs)
+        _check_batch(answers, len(rows), self._name)
         return {place: answers[self._rows[place]] for place in observations}
 
     def generators(self) -> list[Any]:
@@ -204,17 +218,42 @@ class _Batch:
             self._rngs[row].bit_generator.state = state
 
 
+def _check_batch(answers: Any, lanes: int, policy: str) -> None:
+    """A list, a tuple, an array or a tensor with an action in every row; what stands in rows of padding is not read."""
+    rows = hasattr(answers, "__getitem__") and hasattr(answers, "__len__") and not isinstance(answers, Mapping | str)
+    if rows and getattr(answers, "shape", (1,)) != () and len(answers) == lanes:
+        return
+    many = f"{len(answers)} rows" if rows and getattr(answers, "shape", (1,)) != () else f"a {type(answers).__name__}"
+    raise BadInput(
+        f"act_batch of policy {policy!r} was asked {lanes} rows (lanes={lanes}) and answered {many}: give a list or an "
+        "array with one action per row, those where mask is false included"
+    )
+
+
 def built(factory: Callable[..., Any], seat: Seat) -> Any:
     """Builds a policy: the factory is given the seat if it takes one. A function of `obs` is a policy already."""
     try:
+        takes = _signatures.get(factory) or _signatures.setdefault(factory, _takes(factory))
+    except TypeError:  # it cannot be remembered
+        takes = _takes(factory)
+    if takes == "observations":
+        return factory
+    return factory(seat) if takes == "a seat" else factory()
+
+
+_signatures: WeakKeyDictionary[Callable[..., Any], str] = WeakKeyDictionary()
+"""What factories take: to read a signature takes as long as to build a small policy."""
+
+
+def _takes(factory: Callable[..., Any]) -> str:
+    try:
         parameters = inspect.signature(factory)
-        first = next(iter(parameters.parameters), "")
-        if inspect.isfunction(factory) and first in _OBSERVATION:
-            return factory
-        parameters.bind(seat)
+        if inspect.isfunction(factory) and next(iter(parameters.parameters), "") in _OBSERVATION:
+            return "observations"
+        parameters.bind(None)
     except (TypeError, ValueError):
-        return factory()
-    return factory(seat)
+        return "nothing"
+    return "a seat"
 
 
 def _own(factory: Callable[..., Any]) -> Callable[..., Any]:

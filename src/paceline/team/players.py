@@ -1,15 +1,21 @@
-"""Players, and who of them sits where: planned from identities, before anything runs."""
+"""Players, and who of them sits where: planned from identities, before anything runs.
+
+as many seats as players, or more    shares of the seats, in every episode
+fewer seats                          turns: shares of the seats of all episodes, counted from the first
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from paceline.errors import BadInput
-from paceline.seeds import Key, sequence
+from paceline.seeds import sequence
 
 
 @dataclass(frozen=True)
@@ -38,22 +44,89 @@ class Player:
         return default
 
 
-def counts(players: Sequence[Player], seats: int) -> list[int]:
-    """How many seats each player gets: by proportion, the largest remainders first."""
-    total = sum(player.share for player in players)
-    if total <= 0 or any(player.share < 0 for player in players):
-        raise BadInput("the shares of the seats must be 0 or more, and not all 0")
-    exact = [player.share * seats / total for player in players]
+def counts(players: Sequence[Player], seats: int, index: int = 0) -> list[int]:
+    """How many seats each player gets in an episode: by proportion, the largest remainders first.
+
+    Where there are fewer seats than players, they take turns: see `turns`.
+    """
+    return _counts(_shares(players), seats, index)
+
+
+def most_counts(players: Sequence[Player], seats: int) -> tuple[int, ...]:
+    """The most seats that each player has in any episode."""
+    return _most_counts(_shares(players), seats)
+
+
+def first_episodes(players: Sequence[Player], seats: int) -> list[int | None]:
+    """The first episode in which each player sits; None: it never does."""
+    shares = _shares(players)
+    found: list[int | None] = [None] * len(players)
+    for index in reversed(range(_rounds(shares, seats))):
+        for number, count in enumerate(_counts(shares, seats, index)):
+            if count:
+                found[number] = index
+    return found
+
+
+def assign(players: Sequence[Player], seats: int, seed: int, mission: str, index: int) -> list[int]:
+    """Which player sits in which seat: `counts`, shuffled by a draw that follows from the identity of the episode."""
+    order = [number for number, count in enumerate(counts(players, seats, index)) for _ in range(count)]
+    if len(players) > 1:
+        np.random.default_rng(sequence(seed, "seats", mission, index)).shuffle(order)
+    return order
+
+
+@lru_cache(maxsize=16)
+def turns(shares: tuple[int, ...]) -> tuple[int, ...]:
+    """Who gets the next seat, and the next …; then it begins again.
+
+    After any number of seats, each has its proportion, rounded up or down. (Largest remainders by themselves would
+    not do: they give and take when there is one seat more.) So an episode does not depend on how many follow it.
+    """
+    shares = tuple(share // math.gcd(*shares) for share in shares)
+    total, have = sum(shares), [0] * len(shares)
+    order: list[int] = []
+    for seat in range(1, total + 1):
+        # Whoever has its proportion already, rounded up, must wait: Balinski and Young's quota method.
+        behind = [number for number, share in enumerate(shares) if have[number] * total < share * seat]
+        following = max(behind, key=lambda number: (shares[number] / (have[number] + 1), -number))
+        have[following] += 1
+        order.append(following)
+    return tuple(order)
+
+
+def _counts(shares: tuple[int, ...], seats: int, index: int) -> list[int]:
+    if _take_turns(shares, seats):
+        order = turns(shares)
+        mine = [order[place % len(order)] for place in range(index * seats, (index + 1) * seats)]
+        return [mine.count(number) for number in range(len(shares))]
+    exact = [share * seats / sum(shares) for share in shares]
     whole = [int(part) for part in exact]
-    by_remainder = sorted(range(len(players)), key=lambda number: (whole[number] - exact[number], number))
+    by_remainder = sorted(range(len(shares)), key=lambda number: (whole[number] - exact[number], number))
     for number in by_remainder[: seats - sum(whole)]:
         whole[number] += 1
     return whole
 
 
-def assign(players: Sequence[Player], seats: int, seed: int, *key: Key) -> list[int]:
-    """Which player sits in which seat: `counts`, shuffled by a draw that follows from the identity of the episode."""
-    order = [number for number, count in enumerate(counts(players, seats)) for _ in range(count)]
-    if len(players) > 1:
-        np.random.default_rng(sequence(seed, "seats", *key)).shuffle(order)
-    return order
+@lru_cache(maxsize=64)
+def _most_counts(shares: tuple[int, ...], seats: int) -> tuple[int, ...]:
+    every = [_counts(shares, seats, index) for index in range(_rounds(shares, seats))]
+    return tuple(max(each) for each in zip(*every, strict=True))
+
+
+def _shares(players: Sequence[Player]) -> tuple[int, ...]:
+    shares = tuple(player.share for player in players)
+    if sum(shares) <= 0 or min(shares) < 0:
+        raise BadInput("the shares of the seats must be 0 or more, and not all 0")
+    return shares
+
+
+def _take_turns(shares: tuple[int, ...], seats: int) -> bool:
+    return 0 < seats < sum(share > 0 for share in shares)
+
+
+def _rounds(shares: tuple[int, ...], seats: int) -> int:
+    """After how many episodes the turns begin again."""
+    if not _take_turns(shares, seats):
+        return 1
+    return len(turns(shares)) // math.gcd(len(turns(shares)), seats)

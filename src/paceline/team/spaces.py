@@ -1,6 +1,9 @@
 """Spaces as rows: which observations and actions fit into a row of an array, and how they get in and out.
 
 What fits goes through shared memory without a pickle; everything else (Dict, Tuple, Text …) travels as a message.
+
+    integers    kept as they are, at any width; what does not fit the space's type is refused
+    floats      rounded to the width of the space's type; never made integers, never infinite by it
 """
 
 from __future__ import annotations
@@ -41,12 +44,13 @@ def put_observation(row: Array, value: Any, shape: Shape, agent: str) -> None:
         row[...] = value
         return
     array = np.asarray(value)
-    if array.shape != shape.shape or not np.can_cast(array.dtype, row.dtype, "same_kind"):
+    kept = _kept(array, row.dtype) if array.shape == shape.shape else None
+    if kept is None:
         raise BadInput(
             f"the environment showed agent {agent!r} an observation of shape {array.shape} and type {array.dtype}; "
             f"its observation space declares {shape.shape} and {row.dtype}: correct the space, or the observation"
         )
-    row[...] = array
+    row[...] = kept
 
 
 def get_observation(row: Array, shape: Shape | None) -> Any:
@@ -63,12 +67,24 @@ def put_action(row: Array, action: Any, space: Any, who: str) -> None:
     if space.shape == () and hasattr(space, "start"):  # Discrete
         row[...] = _whole(action, space, who)
         return
-    array = np.asarray(action)
-    fits = array.shape == space.shape and np.can_cast(array.dtype, row.dtype, "same_kind")
+    array = _as_array(action)
+    if array is None or array.shape != space.shape:
+        raise BadInput(_complaint(action, space, who, f"it must be an array of shape {space.shape}"))
+    kept = _kept(array, row.dtype) if array.dtype.kind != "b" or _is_binary(space) else None
+    if kept is None:
+        why = f"its values are of type {array.dtype}, and do not all fit {row.dtype}"
+        raise BadInput(_complaint(action, space, who, why))
     # A Box is no cage: many policies answer beyond its bounds, and environments clip as they see fit.
-    if not fits or not (hasattr(space, "low") or space.contains(array.astype(space.dtype))):
-        raise BadInput(_complaint(action, space, who))
-    row[...] = array
+    if not (hasattr(space, "low") or space.contains(kept.astype(space.dtype))):
+        raise BadInput(_complaint(action, space, who, "a value is out of its range"))
+    row[...] = kept
+
+
+def bounds_of(space: Any) -> tuple[int, int] | None:
+    """The least number of a Discrete, and the first beyond it; None for other spaces."""
+    if getattr(space, "shape", None) == () and hasattr(space, "start"):
+        return int(space.start), int(space.start + space.n)
+    return None
 
 
 def checked(action: Any, space: Any, who: str) -> Any:
@@ -87,17 +103,49 @@ def get_action(row: Array, shape: Shape) -> Any:
 
 
 def _whole(action: Any, space: Any, who: str) -> int:
-    # A policy may answer with an int, one of NumPy's, or an array that holds one (as SB3 does).
+    """A number of a Discrete: an int, one of NumPy's, or an array without dimensions, as Stable-Baselines3 gives it.
+
+    What Gymnasium's own Discrete takes, and no more: of an array with a dimension nobody knows what it is a row of.
+    """
     if type(action) is not int:
-        array = np.asarray(action)
-        if array.size != 1 or array.dtype.kind not in "iu":
-            raise BadInput(_complaint(action, space, who))
-        action = int(array.reshape(-1)[0])
+        array = _as_array(action)
+        if array is None or array.dtype.kind not in "iu":
+            raise BadInput(_complaint(action, space, who, "it must be an integer"))
+        if array.shape != ():
+            hint = f"an array of shape {array.shape}, where one integer is wanted"
+            raise BadInput(_complaint(action, space, who, f"{hint}; answer action.item()" if array.size == 1 else hint))
+        action = int(array)
     if not space.start <= action < space.start + space.n:
-        raise BadInput(_complaint(action, space, who))
+        least, most = int(space.start), int(space.start + space.n) - 1
+        raise BadInput(_complaint(action, space, who, f"it must lie in {least} … {most}"))
     return int(action)
 
 
-def _complaint(action: Any, space: Any, who: str) -> str:
+def _as_array(value: Any) -> Array | None:
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError):  # ragged lists; tensors that want a gradient, or live elsewhere
+        return None
+
+
+def _kept(array: Array, kind: np.dtype[Any]) -> Array | None:
+    """The array in another type: the same integers, floats rounded to the width. None: something would be lost."""
+    if array.dtype == kind:
+        return array
+    if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and kind.kind != "f"):
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        kept = array.astype(kind)
+    if kind.kind == "f":
+        return kept if np.array_equal(np.isfinite(kept), np.isfinite(array)) else None
+    return kept if np.array_equal(kept, array) else None
+
+
+def _is_binary(space: Any) -> bool:
+    return not hasattr(space, "low") and not hasattr(space, "nvec")
+
+
+def _complaint(action: Any, space: Any, who: str, why: str) -> str:
     shown = repr(action)
-    return f"{who} answered {shown if len(shown) < 80 else shown[:77] + '...'}, which is no action of {space}"
+    shown = shown if len(shown) < 80 else shown[:77] + "..."
+    return f"{who} answered {shown}, which is no action of {space}: {why}"

@@ -16,7 +16,7 @@ from paceline.errors import NotSendable
 from paceline.team import modes
 from paceline.team.device import one_thread
 from paceline.team.minds import Chair, Recipe
-from paceline.team.players import Player
+from paceline.team.players import Player, most_counts
 from paceline.team.spaces import Shape, get_action, put_observation, shape_of
 from paceline.types import Seat
 
@@ -96,8 +96,10 @@ class Team:
         trace: Trace | None = None,
     ) -> Team:
         """The team of one episode: `seating` says which player has which seat."""
+        most = most_counts(players, len(seats))
         chairs = [
-            Chair(seat.agent, episode, seat, players[number]) for seat, number in zip(seats, seating, strict=True)
+            Chair(seat.agent, episode, seat, players[number], most[number])
+            for seat, number in zip(seats, seating, strict=True)
         ]
         return cls(chairs, setting, trace)
 
@@ -350,8 +352,9 @@ def _batches(mine: list[Chair], lanes: int) -> list[tuple[list[Chair], list[int]
     for chair in mine:
         by_episode.setdefault(chair.episode, []).append(chair)
     for (mission, index), chairs in by_episode.items():
-        together = max(1, lanes // len(chairs))
-        start = index % together * len(chairs)
+        most = chairs[0].most or len(chairs)
+        together = max(1, lanes // most)
+        start = index % together * most
         for place, chair in enumerate(chairs):
             block = (mission, index // together, place // lanes if together == 1 else 0)
             seats, rows = blocks.setdefault(block, ([], []))

@@ -1,0 +1,62 @@
+"""What a caller gives, and what is meant by it: missions, policies, a device, a number of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from paceline.catalog import find_missions, find_policies
+from paceline.engine import Plan
+from paceline.engine.budget import WORKER_BYTES, current
+from paceline.errors import BadInput
+from paceline.team import Player
+from paceline.team.device import find_device
+from paceline.types import Mission
+
+Missions = str | Mission | Iterable[str | Mission]
+Policies = str | Player | Callable[..., Any] | Iterable[str | Player | Callable[..., Any]]
+
+
+def missions_of(given: Missions) -> tuple[Mission, ...]:
+    """The missions that are meant."""
+    items = [given] if isinstance(given, str | Mission) else list(given)
+    found: list[Mission] = []
+    for item in items:
+        found += [item] if isinstance(item, Mission) else find_missions([item])
+    return tuple(found)
+
+
+def players_of(given: Policies) -> tuple[Player, ...]:
+    """The players that are meant."""
+    items = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    if all(isinstance(item, str) for item in items):
+        return tuple(find_policies([str(item) for item in items]))
+    return tuple(_player(item) for item in items)
+
+
+def _player(item: Any) -> Player:
+    if isinstance(item, Player):
+        return item
+    if isinstance(item, str):
+        return find_policies([item])[0]
+    if callable(item):
+        return Player(getattr(item, "__name__", type(item).__name__), item)
+    raise BadInput(f"{item!r} is no policy: give a name, a factory, or a Player")
+
+
+def chosen_device(name: str) -> str:
+    """The device that a name means here; torch is not asked where there is no need."""
+    return name if name == "cpu" else find_device(name)
+
+
+def affordable(plan: Plan, episodes: int) -> Plan:
+    """The plan, with no more workers than there are episodes or room in memory; it says so if they are fewer."""
+    if plan.workers is None or plan.backend == "inline":
+        return plan
+    room = current().memory // WORKER_BYTES if plan.backend in ("auto", "process") else plan.workers
+    used = max(1, min(plan.workers, episodes, room))
+    if used == plan.workers:
+        return plan
+    why = f"there {'are' if used > 1 else 'is'} {used} to play" if used == episodes else f"memory has room for {used}"
+    return replace(plan, workers=used, why=f"{plan.workers} were asked for, and {why}")
