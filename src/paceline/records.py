@@ -24,11 +24,12 @@ class Records:
     Args:
         path: The directory; made if it is missing.
         name: Of the file of lines, "episodes.jsonl" say.
-        plan: What is asked, with the identity of the run under "identity".
+        plan: What is asked, with the identity of the run under "identity", and under "files" the digests of what it
+            follows from.
         resume: Whether to go on with what is there.
 
     Raises:
-        BadInput: it holds another run; or a run, and `resume` was not said.
+        BadInput: it holds another run, or the files of this one have changed; or a run, and `resume` was not said.
     """
 
     def __init__(self, path: Path, name: str, plan: Mapping[str, Any], *, resume: bool = False) -> None:
@@ -37,14 +38,12 @@ class Records:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BadInput(f"the results cannot be kept in {path}: {error.strerror}; give another directory") from error
-        self.known = read_plan(path) if (path / PLAN).exists() else None
-        if self.known is not None and not resume:
-            raise BadInput(f"{path} holds the results of a run; continue it with resume, or give another directory")
-        if self.known is not None and self.known.get("identity") != _as_json(plan["identity"]):
-            raise BadInput(f"{path} holds another run: {_difference(self.known.get('identity', {}), plan['identity'])}")
-        self.lines = read_lines(path / name) if self.known is not None else []
-        if self.known is None:
+        known = read_plan(path) if (path / PLAN).exists() else None
+        if known is not None:
+            _check_same(path, known, plan, resume)
+        else:
             write_whole(path / PLAN, plan)
+        self.lines = [] if known is None else read_lines(path / name)
         self._file = self._open()
 
     def _open(self) -> TextIO:
@@ -67,6 +66,24 @@ class Records:
     def close(self) -> None:
         """Ends it. May be called again."""
         self._file.close()
+
+
+def _check_same(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any], resume: bool) -> None:
+    if not resume:
+        raise BadInput(f"{path} holds the results of a run; continue it with resume, or give another directory")
+    if known.get("identity") != _as_json(asked["identity"]):
+        raise BadInput(f"{path} holds another run: {_difference(known.get('identity', {}), asked['identity'])}")
+    if files := changed(known, asked.get("files", {})):
+        raise BadInput(
+            f"{', '.join(files)} changed since the run in {path} was begun, so the rest would be another run: put "
+            "back what was there, or begin afresh with another directory (a new --out)"
+        )
+
+
+def changed(known: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
+    """Which files are not what they were when a run was begun; what its plan does not name is not compared."""
+    before = known.get("files", {})
+    return [name for name in now if before.get(name, now[name]) != now[name]]
 
 
 def read_plan(path: Path) -> dict[str, Any]:

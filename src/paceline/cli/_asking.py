@@ -12,7 +12,7 @@ from paceline.catalog.policies import find_policies
 from paceline.errors import BadInput
 from paceline.evaluate.given import chosen_device
 from paceline.evaluate.run import Run
-from paceline.evaluate.store import read_plan
+from paceline.records import read_plan
 from paceline.team import Setting
 
 

@@ -35,8 +35,8 @@ def rerun(
     from paceline.cli._asking import asked_before
     from paceline.cli._failures import told
     from paceline.evaluate import rerun as play_again
-    from paceline.evaluate.sources import changed, digests
-    from paceline.evaluate.store import read_plan
+    from paceline.evaluate.sources import digests
+    from paceline.records import changed, read_plan
     from paceline.team import Setting
 
     directory = directory.resolve()
@@ -48,7 +48,7 @@ def rerun(
         print(f"{name:8} {record.digest}  {what}")
     if now.failure is not None and now.failure.traceback:
         print(now.failure.traceback, file=sys.stderr)
-    for file in changed(read_plan(directory).get("files", {}), digests(run)):
+    for file in changed(read_plan(directory), digests(run)):
         print(f"{file} has changed since the run was begun")
     same = before.digest == now.digest
     print("the same" if same else "NOT the same")

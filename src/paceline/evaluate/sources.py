@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,6 @@ _INSTALLED = tuple({Path(sysconfig.get_paths()[name]) for name in ("stdlib", "pl
 def digests(run: Run) -> dict[str, str]:
     """The files of a run, each named by whose it is, with the SHA-256 of its content."""
     return {name: _digest(path) for name, path in _files(run)}
-
-
-def changed(known: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Which of them are not what they were; what was not recorded then is not compared."""
-    return [name for name in now if known.get(name, now[name]) != now[name]]
 
 
 def _files(run: Run) -> Iterator[tuple[str, Path]]:
