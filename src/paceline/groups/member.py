@@ -44,6 +44,8 @@ class Member:
         self._env = make(config)
         self._most, self._tag = most, tag
         self._used, self._over = 0, True
+        self._names: dict[Any, str] = {}
+        self._numbers: dict[str, Any] = {}
         for needed in ("reset", "step", "render"):
             if not callable(getattr(self._env, needed, None)):
                 raise BadInput(
@@ -109,8 +111,11 @@ class Member:
         lookup = self._lookup()
         if lookup is None:
             return list(actions)
-        numbers = {name.lower(): number for number, name in lookup.items()}
-        return [numbers[action.lower()] for action in actions if action.lower() in numbers]
+        if lookup != self._names:  # one that is set at the reset, or never changes
+            self._names = dict(lookup)
+            self._numbers = {name.lower(): number for number, name in lookup.items()}
+        words = [action.lower() for action in actions]
+        return [self._numbers[word] for word in words if word in self._numbers]
 
     def _lookup(self) -> Mapping[Any, str] | None:
         """The names of the actions: the environment's own, or its config's, as upstream keeps them."""

@@ -43,7 +43,7 @@ _SPOT = re.compile(r"\((\d{1,3}), (\d{1,3})\)")
 
 def grid(cells: Sequence[int], columns: int, symbols: Sequence[str] = SYMBOLS) -> str:
     """A line per row, a symbol per cell."""
-    signs = [symbols[cell] for cell in cells]
+    signs = list(map(symbols.__getitem__, cells))
     return "\n".join(["".join(signs[start : start + columns]) for start in range(0, len(signs), columns)])
 
 
