@@ -16,6 +16,10 @@ from paceline.engine.forkserver import environment
 # Before anything starts a worker: main and workers must agree on the order of sets of strings.
 os.environ.setdefault("PYTHONHASHSEED", "0")
 
+# What worlds keep in the user's cache is the tests' own: made anew, and removed at the end.
+_cache = tempfile.TemporaryDirectory(prefix="paceline-cache-")
+os.environ["PACELINE_CACHE"] = _cache.name
+
 # A shell that runs us in the background ignores Ctrl-C for us and for all that we start; tests of Ctrl-C need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -43,7 +43,7 @@ def _faults(error: ValidationError, where: str, cls: type[BaseModel]) -> Iterato
         if fault["type"] == "extra_forbidden":
             yield f"{path} is not known{_hint(str(fault['loc'][-1]), _known(cls, fault['loc'][:-1]))}"
         else:
-            said = fault["msg"].removeprefix("Value error, ")
+            said = fault["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
             yield f"{path} is {_short(fault['input'])}: {said[:1].lower()}{said[1:]}"
 
 

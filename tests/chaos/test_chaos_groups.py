@@ -27,7 +27,7 @@ def test_a_step_that_raises_ends_its_trajectory(plan: Any) -> None:
         assert "as it was told" in failure.message
         assert "ArithmeticError" in failure.traceback
         history = groups.rollout_cache[1]["history"]
-        assert history[0]["info"] == {"failure": "ArithmeticError"}
+        assert "failure" not in history[0]["info"]
         assert history[-1]["failure"] == "ArithmeticError"
         assert len(groups.step([said(0, "c"), said(2, "d")])) == 2
         assert len(groups.get_rollout_states()) == 4

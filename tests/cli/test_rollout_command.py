@@ -76,7 +76,29 @@ def test_a_run_that_was_killed_goes_on_to_the_same_digest(file: Path, tmp_path: 
     done = run("rollout", str(file), "--policy", "random", "--resume", "b", "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["digest"] == whole["digest"]
     refused = run("rollout", str(file), "--policy", "random", "--seed", "9", "--resume", "b", cwd=tmp_path, code=2)
-    assert "holds another run: there seed is None, and here 9" in refused.stderr
+    assert "holds another run: there seed is 5, and here 9" in refused.stderr
+
+
+def test_failures_and_cuts_are_played_again_and_seeds_are_kept(tmp_path: Path) -> None:
+    written = {**config({"Ladder": 2}), "agent_proxy": {"max_turn": 2}}  # no seed: one is drawn
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(written))
+    (tmp_path / "moody.py").write_text(
+        "import os\n"
+        "class Moody:\n"
+        "    async def answer(self, turn):\n"
+        "        if turn.env_id == 1 and not os.path.exists('calm'):\n"
+        "            raise ConnectionError('nobody there')\n"
+        "        return '<think></think><answer>Up</answer>'\n"
+    )
+    words = ("rollout", "config.yaml", "--policy", "moody.py:Moody", "--json")
+    first = json.loads(run(*words, "--out", "a", cwd=tmp_path, code=3).stdout)
+    assert first["tags"]["Ladder"]["failures"] == 1
+    (tmp_path / "calm").touch()
+    again = json.loads(run(*words, "--resume", "a", cwd=tmp_path).stdout)
+    assert again["tags"]["Ladder"]["failures"] == 0
+    assert again["trajectories"] == 4
+    seeds = {record["env_id"]: record["seed"] for record in lines(tmp_path / "a")}
+    assert seeds[0] == seeds[1] == seeds[2] - 1
 
 
 def test_ctrl_c_keeps_what_is_done(file: Path, tmp_path: Path) -> None:
@@ -118,8 +140,10 @@ def test_a_model_behind_an_endpoint_plays(file: Path, tmp_path: Path) -> None:
         (("--policy", "random", "--model", "m"), "not both"),
         (("--policy", "random", "--base-url", "http://x"), "--base-url belongs to --model"),
         (("--policy", "random", "--mode", "test"), "mode='test'"),
-        (("--policy", "random", "--resume", "nowhere"), "there is no such directory"),
+        (("--policy", "random", "--resume", "nowhere"), "there is no run in it"),
         (("--policy", "random", "--plan", "nowhere"), "nowhere"),
+        (("--policy", "random", "--quorum", "2"), "quorum=2"),
+        (("--policy", "random", "--deadline", "0"), "deadline=0"),
     ],
 )
 def test_mistakes_are_told_in_words(file: Path, tmp_path: Path, words: tuple[str, ...], told: str) -> None:

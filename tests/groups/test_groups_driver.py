@@ -46,7 +46,7 @@ def test_trajectories_do_not_depend_on_the_order_of_arrival() -> None:
         again = play(slow, plan, concurrency=4)
         assert again.digest == quick.digest
         assert slow.most == 4
-    assert quick.usage.requests == len(Climber().turns) or quick.usage.requests == sum(map(len, quick.replies.values()))
+    assert quick.usage.requests == sum(map(len, quick.replies.values()))
     assert quick.usage.prompt_tokens == 7 * quick.usage.requests
     assert len(quick.states) == 9
     assert {"Ladder/success", "Ladder/pass@3"} <= quick.states[0]["metrics"].keys()
@@ -84,9 +84,94 @@ def test_a_policy_that_fails_ends_its_trajectory_and_no_other() -> None:
     assert sum(state["metrics"]["Ladder/success"] for state in answered.states) == 8
 
 
-def test_nonsense_from_a_policy_is_that_trajectorys_failure() -> None:
-    answered = play(lambda turn: 42)
-    assert all("failure" in state["history"][-1] for state in answered.states)
+class Exits:
+    async def answer(self, turn: Turn) -> str:
+        raise SystemExit(3)
+
+
+class CancelsItself:
+    async def answer(self, turn: Turn) -> str:
+        raise asyncio.CancelledError
+
+
+def exits(turn: Turn) -> str:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    ("policy", "kind"),
+    [
+        (lambda turn: 42, "BadInput"),
+        (lambda turn: Reply(None), "BadInput"),  # type: ignore[arg-type]
+        (Exits(), "MemberExit"),
+        (exits, "MemberExit"),
+        (CancelsItself(), "CancelledError"),
+    ],
+)
+def test_nonsense_from_a_policy_is_that_trajectorys_failure(policy: Any, kind: str) -> None:
+    answered = play(policy)
+    assert all(state["history"][-1]["failure"] == kind for state in answered.states)
+    assert all(len(state["history"]) == 1 for state in answered.states)  # no turn that nobody took
+    assert answered.usage.unanswered == 9
+
+
+def test_a_success_is_not_cut() -> None:
+    async def answer(turn: Turn) -> str:
+        await asyncio.sleep(0.02 * turn.env_id)
+        return "<think></think><answer>Up || Up || Up</answer>"
+
+    written = {**config({"Ladder": 3}, group_size=3), "agent_proxy": {"max_actions_per_turn": 3}}
+    with Groups(written) as groups:
+        for seed in range(3):
+            groups.reset(seed=seed)
+            rollout(groups, answer, quorum=0.5)
+            for trajectory in groups.trajectories:
+                won = any(turn.get("info", {}).get("success") for turn in trajectory.history)
+                assert trajectory.status.success == won
+
+
+def test_a_plain_policy_that_never_comes_back_holds_nobody_up() -> None:
+    import threading
+
+    never = threading.Event()
+
+    def answer(turn: Turn) -> str:
+        if turn.env_id == 0:
+            never.wait(60)
+        return "<think></think><answer>Up</answer>"
+
+    answered = play(answer, deadline=1.0)
+    assert answered.states[0]["history"][-1]["cut"] == "deadline"
+    assert sum(state["metrics"]["Ladder/success"] for state in answered.states) == 8
+    never.set()
+
+
+def test_seeds_go_on_when_a_trajectory_does() -> None:
+    policy = Climber()
+    with Groups(config({"Ladder": 1})) as groups:
+        groups.reset(seed=1)
+        for _ in range(2):
+            rollout(groups, policy, max_turns=1)
+    numbers = {(turn.env_id, turn.number): turn.seed for turn in policy.turns}
+    assert len(numbers) == len(set(numbers.values())) == 4
+
+
+def test_one_rollout_at_a_time_and_what_was_left_is_taken_in() -> None:
+    async def twice() -> None:
+        with Groups(config({"Ladder": 2}), plan=2) as groups:
+            groups.reset(seed=1)
+            first = asyncio.ensure_future(arollout(groups, Climber(slow=True)))
+            await asyncio.sleep(0.005)
+            with pytest.raises(BadInput, match="one rollout at a time"):
+                await arollout(groups, Climber())
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            played = await arollout(groups, Climber())
+            for state in played.states:
+                said = len(played.replies.get(state["env_id"], []))
+                assert said <= len(state["history"]) - 1
+
+    asyncio.run(twice())
 
 
 @pytest.mark.parametrize(("options", "why"), [({"deadline": 0.3}, "deadline"), ({"quorum": 0.8}, "quorum")])
@@ -125,5 +210,8 @@ def test_bad_options_are_refused() -> None:
             play(Climber(), **options)
     with pytest.raises(BadInput, match="needs answer"):
         play(3)
+    for options in ({"quorum": 1.5}, {"quorum": 0}, {"deadline": -1}, {"only": [99]}):
+        with pytest.raises(BadInput, match=r"quorum|deadline|only"):
+            play(Climber(), **options)
     with Groups(config({"Ladder": 1})) as groups, pytest.raises(BadInput, match="before reset"):
         rollout(groups, Climber())

@@ -25,15 +25,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """An index of the shop's own, so that nothing outside is touched."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PACELINE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(scope="module")
-def expected(shop: None) -> str:
+def expected() -> str:
     return played(WAYS["0 workers"])
 
 

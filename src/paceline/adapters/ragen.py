@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paceline.engine import Plan, Trace
-from paceline.groups import Groups
+from paceline.groups import EnvStatus, Groups
 
 
 class EnvStateManager(Groups):
@@ -30,14 +30,15 @@ class EnvStateManager(Groups):
     @property
     def envs(self) -> list[dict[str, Any]]:
         """What upstream keeps of every environment. The environment itself lives in its worker."""
+        statuses = self.statuses or [EnvStatus() for _ in range(len(self))]
         return [
             {
-                "tag": trajectory.cache["tag"],
-                "group_id": trajectory.cache["group_id"],
-                "env_id": trajectory.cache["env_id"],
-                "config": self.config.tags[trajectory.cache["tag"]].env_config or {},
-                "status": trajectory.status,
-                "max_actions_per_traj": trajectory.most,
+                "tag": name,
+                "group_id": index // self.group_size,
+                "env_id": index,
+                "config": self.config.tags[name].env_config or {},
+                "status": statuses[index],
+                "max_actions_per_traj": self.config.tags[name].max_actions_per_traj,
             }
-            for trajectory in self.trajectories
+            for index, name in enumerate(self.config.tag_of_each())
         ]

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from paceline.errors import BadInput
 if TYPE_CHECKING:
     from paceline.engine import Plan
     from paceline.groups import Groups
-    from paceline.groups.driver import Usage
+    from paceline.groups.driver import Spent
     from paceline.records import Records
 
 
@@ -38,40 +38,50 @@ class Asked:
 
         return Groups(self.config, self.mode, plan=plan)
 
+    def seeded(self, groups: Groups, resume: Path | None) -> Asked:
+        """The same with a seed, however it was come by: a run that goes on must go on with its own."""
+        from paceline.records import read_plan
+
+        if self.seed is not None:
+            return self
+        known = None if resume is None else read_plan(resume).get("identity", {}).get("seed")
+        return replace(self, seed=groups.next_seed() if known is None else known)
+
     def identity(self, groups: Groups) -> dict[str, Any]:
         """What must be the same for a run to be continued; where it runs, and when, is not part of it."""
-        from paceline.seeds import digest
-
         config = groups.config
-        said = [config.shares, {name: tag.model_dump() for name, tag in config.tags.items()}, config.talk.model_dump()]
         who = {"model": self.model, "temperature": self.temperature, "max_tokens": self.max_tokens}
         return {
-            "config": digest([said, config.group_size, config.base_seed, config.format_penalty]),
+            "groups": [list(share) for share in config.shares],
+            "group_size": config.group_size,
+            "format_penalty": config.format_penalty,
+            "agent_proxy": config.talk.model_dump(mode="json"),
+            **{f"custom_envs.{name}": tag.model_dump(mode="json") for name, tag in config.tags.items()},
             "mode": self.mode,
             "seed": self.seed,
             "max_turns": self.max_turns,
             "policy": who if self.policy is None else self.policy,
         }
 
-    def report(self, groups: Groups, records: Records, usage: Usage | None, seconds: float) -> dict[str, Any]:
+    def report(self, groups: Groups, records: Records, usage: Spent | None, seconds: float) -> dict[str, Any]:
         """Everything that is known in the end."""
-        from paceline.groups.scores import rollout_digest, scores, tokens
+        from paceline.groups.scores import finished, rollout_digest, scores, tokens
 
-        plan = groups.plan
+        plan, known = groups.plan, list(finished(records.lines).values())
         return {
             "identity": self.identity(groups),
-            "trajectories": len(records.lines),
+            "trajectories": len(known),
             "of": len(groups),
             "group_size": groups.group_size,
-            "tags": scores(records.lines),
-            "tokens": tokens(records.lines),
+            "tags": scores(known),
+            "tokens": tokens(known),
             "seconds": {
                 "all": seconds,
                 "policy": usage.policy_seconds if usage else 0.0,
                 "environments": usage.env_seconds if usage else 0.0,
             },
             "plan": {"backend": plan.backend, "workers": plan.workers, "why": plan.why},
-            "digest": rollout_digest(records.lines),
+            "digest": rollout_digest(known),
         }
 
 
@@ -94,7 +104,10 @@ def chosen_policy(asked: Asked, groups: Groups, base_url: str | None, pace: Pace
         if base_url is not None:
             raise BadInput("--base-url belongs to --model; --policy needs no endpoint")
         talk = groups.config.talk
-        return find_text_policy(asked.policy, actions=talk.max_actions_per_turn, separator=talk.action_sep)
+        options = {name: tag.env_config for name, tag in groups.config.tags.items()}
+        return find_text_policy(
+            asked.policy, actions=talk.max_actions_per_turn, separator=talk.action_sep, options=options
+        )
     from paceline.policies.chat import ChatPolicy
 
     return ChatPolicy(
@@ -106,12 +119,13 @@ def chosen_policy(asked: Asked, groups: Groups, base_url: str | None, pace: Pace
     )
 
 
-def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace) -> Usage:
+def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace) -> Spent:
     """Plays what is not on disk yet; every trajectory is on disk when it has ended."""
     from paceline.groups.driver import arollout, prompters
     from paceline.groups.export import record
+    from paceline.groups.scores import finished, to_play_again
 
-    done = {line["env_id"] for line in records.lines}
+    done = {env_id for env_id, line in finished(records.lines).items() if not to_play_again(line)}
     groups.reset(asked.seed)
     writers = prompters(groups)
 
@@ -123,7 +137,7 @@ def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace)
             records.lines.append(line)
             progress.tell(line)
 
-        async def play() -> Usage:
+        async def play() -> Spent:
             try:
                 played = await arollout(
                     groups,
@@ -203,9 +217,9 @@ def shown(report: Mapping[str, Any]) -> None:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("tag", "trajectories", "success", f"pass@{report['group_size']}", "return", "actions", "turns"):
+    passed = f"pass@{report['group_size']}"
+    for name in ("tag", "trajectories", "success", passed, "return", "penalty", "actions", "turns", "failed", "cut"):
         table.add_column(name, justify="left" if name == "tag" else "right")
-    table.add_column("failed", justify="right")
     for tag, row in report["tags"].items():
         table.add_row(
             tag,
@@ -213,16 +227,19 @@ def shown(report: Mapping[str, Any]) -> None:
             f"{row['success']:.1%}",
             f"{row['pass']:.1%}",
             f"{row['return']:.3g}",
+            f"{row['penalty']:.3g}",
             f"{row['actions']:.1f}",
             f"{row['turns']:.1f}",
-            str(row["failures"] + row["cuts"]),
+            str(row["failures"]),
+            str(row["cuts"]),
         )
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(table)
     used, seconds = report["tokens"], report["seconds"]
     print(
         f"\n{report['trajectories']} of {report['of']} trajectories in {seconds['all']:.1f} s; "
-        f"{used['requests']} questions ({used['retries']} asked again, {used['cut_off']} answers cut off), "
+        f"{used['requests']} answers ({used['retries']} asked again, {used['cut_off']} cut off, {used['invalid']} "
+        "without a valid action), "
         f"{used['prompt_tokens']} + {used['completion_tokens']} tokens"
     )
     print(f"time: {seconds['policy']:.1f} s with the policy (many at once), {seconds['environments']:.1f} s with envs")

@@ -35,7 +35,7 @@ MetamathQA, WebShop, Sudoku, Game2048.
 Exit codes:
   0    every trajectory was played
   2    something was asked that makes no sense; nothing has been played
-  3    some trajectories failed; the others are kept
+  3    some trajectories failed, or were cut by the clock; the others are kept, and --resume plays these again
   130  interrupted; what is done is kept, and --resume goes on
 """
 _LINES = "trajectories.jsonl"
@@ -81,11 +81,17 @@ def rollout(
 ) -> int:
     """Plays what is missing, and shows what came of it."""
     from paceline.cli._rolling import Asked, Pace, chosen_policy
+    from paceline.errors import BadInput
+    from paceline.groups.groups import check_straggling
 
+    check_straggling(quorum, deadline)
+    if resume is not None and not (resume / "plan.json").exists():
+        raise BadInput(f"--resume {resume}: there is no run in it")
     asked = Asked(config, mode, seed, max_turns, policy, model, temperature, max_tokens)
     pace = Pace(concurrency, deadline, quorum)
     with asked.groups(_place(plan, jobs)) as groups:
         player = chosen_policy(asked, groups, base_url, pace)
+        asked = asked.seeded(groups, resume)
         records = _records(asked, groups, out, resume)
         try:
             return _play(groups, player, records, asked, pace, as_json)
@@ -98,7 +104,9 @@ def _place(plan: str, jobs: int | None) -> Any:
 
     if jobs is None:
         return plan
-    return Plan(backend="process" if plan == "auto" and jobs else "inline" if not jobs else plan, workers=jobs or 1)
+    if not jobs:
+        return "inline"
+    return Plan(backend="process" if plan == "auto" else plan, workers=jobs)
 
 
 def _records(asked: Asked, groups: Groups, out: Path | None, resume: Path | None) -> Records:
@@ -108,8 +116,6 @@ def _records(asked: Asked, groups: Groups, out: Path | None, resume: Path | None
     if out is not None and resume is not None:
         raise BadInput("--out and --resume exclude each other: --resume goes on in the directory that it names")
     path = resume or out or Path("runs") / f"rollout-{datetime.now():%Y%m%d-%H%M%S}"
-    if resume is not None and not resume.is_dir():
-        raise BadInput(f"--resume {resume}: there is no such directory")
     return Records(path, _LINES, {"identity": asked.identity(groups)}, resume=resume is not None)
 
 
@@ -129,4 +135,4 @@ def _play(groups: Groups, player: Any, records: Records, asked: Asked, pace: Pac
     if interrupted:
         print(f"interrupted; go on with --resume {records.path}", file=sys.stderr)
         return 130
-    return 3 if any(row["failures"] for row in report["tags"].values()) else 0
+    return 3 if any(row["failures"] or row["cuts"] for row in report["tags"].values()) else 0

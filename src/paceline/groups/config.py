@@ -67,7 +67,9 @@ class Side(Settings):
             return (self.env_groups // len(tags),) * len(tags)
         if len(given) != len(tags):
             raise BadInput(f"{where}.env_configs: {len(tags)} tags but {len(given)} n_groups; give one number per tag")
-        if any(count < 0 for count in given) or sum(given) != self.env_groups:
+        if any(count < 0 for count in given):
+            raise BadInput(f"{where}.env_configs.n_groups is {list(given)}; a tag has no groups, or some, not fewer")
+        if sum(given) != self.env_groups:
             raise BadInput(
                 f"{where}.env_configs.n_groups is {list(given)}, which makes {sum(given)} groups; "
                 f"env_groups is {self.env_groups}"
@@ -78,14 +80,25 @@ class Side(Settings):
 class Manager(Settings):
     """What `es_manager` says for both modes."""
 
-    format_penalty: float = -0.1
+    format_penalty: float = Field(-0.1, strict=True, allow_inf_nan=False)
     use_multiprocessing: bool | None = None
-    max_workers: int | None = Field(None, ge=0)
+    max_workers: int | None = Field(None, ge=0, strict=True)
     sequential_env_types: tuple[str, ...] = ()
-    step_timeout: float | None = Field(None, gt=0)
+    step_timeout: float | None = Field(None, gt=0, strict=True, allow_inf_nan=False)
     check_groups: bool = True
     train: Any = None
     val: Any = None
+
+
+class Seeds(Settings):
+    """The base seeds; one number counts for both modes."""
+
+    train: Any = None
+    val: Any = None
+
+    def of(self, mode: str) -> Any:
+        """That of a mode."""
+        return self.train if mode == "train" else self.val
 
 
 class RewardNormalization(Settings):
@@ -142,9 +155,15 @@ def read_config(config: Any, mode: str) -> GroupsConfig:
         raise BadInput(f"mode={mode!r}; give 'train' or 'val'")
     top = _top(config)
     manager = Manager.read(_part(top, "es_manager"), "es_manager")
+    for other in MODES:
+        if getattr(manager, other) is not None:
+            Side.read(getattr(manager, other), f"es_manager.{other}")
     side = Side.read(_side(manager, mode), f"es_manager.{mode}")
     shares = tuple(zip(side.env_configs.tags, side.shares(f"es_manager.{mode}"), strict=True))
-    tags = _tags(_part(top, "custom_envs") or {}, [tag for tag, _ in shares])
+    custom = _part(top, "custom_envs") or {}
+    if not isinstance(custom, Mapping):
+        raise BadInput(f"custom_envs is a {type(custom).__name__}; expected tags and what they stand for")
+    tags = _tags(custom, [tag for tag, _ in shares])
     return GroupsConfig(
         mode=mode,
         group_size=side.group_size,
@@ -174,7 +193,7 @@ def _tags(custom: Mapping[str, Any], used: list[str]) -> dict[str, Tag]:
 
 def _seed(seed: Any, mode: str) -> int | None:
     if isinstance(seed, Mapping):
-        seed = seed.get(mode)
+        seed = Seeds.read(seed, "seed").of(mode)
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
         raise BadInput(f"seed.{mode} is {seed!r}; give a whole number from 0")
     return seed

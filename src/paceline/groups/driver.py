@@ -10,30 +10,32 @@ Only a deadline or a quorum ends trajectories by the clock, and then their recor
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from math import ceil
 from time import perf_counter
 from typing import Any
 
 from paceline.errors import BadInput
-from paceline.groups.groups import Answer, Groups
+from paceline.groups.asking import asker, cancel, cancelled
+from paceline.groups.groups import Groups, check_straggling
 from paceline.groups.prompts import Prompter, parse
-from paceline.groups.trajectory import Trajectory
-from paceline.groups.turns import fail
+from paceline.groups.trajectory import Trajectory, failure_of
+from paceline.groups.turns import Ticket, tell_of
 from paceline.seeds import seed_of
 from paceline.types import Reply, Turn
 
-_POLL = 1e-3  # seconds for which the environments may keep the loop from the network
+_POLL = 1e-3, 5e-3  # seconds for which the environments may keep the loop from the network: at first, and at most
 _SEED_BITS = 31  # what every endpoint takes for a seed
 
 
 @dataclass
-class Usage:
+class Spent:
     """What a rollout has asked for, and where its time went."""
 
     requests: int = 0
+    unanswered: int = 0
+    invalid: int = 0
     retries: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -53,19 +55,19 @@ class Usage:
 
 
 @dataclass
-class Rollout:
+class Played:
     """What came of it.
 
     Attributes:
         states: The rollout states, with metrics, in the order of the environments.
-        digest: Of all trajectories.
+        digest: Of the trajectories since the last reset.
         usage: Requests, tokens, and where the time went.
         replies: Environment → what the policy said, turn by turn.
     """
 
     states: list[dict[str, Any]]
     digest: str
-    usage: Usage
+    usage: Spent
     replies: dict[int, list[Reply]] = field(default_factory=dict)
 
 
@@ -78,12 +80,33 @@ def prompters(groups: Groups) -> dict[str, Prompter]:
 OnEnd = Callable[[Trajectory, list[Reply]], None]
 
 
-def rollout(groups: Groups, policy: Any, **options: Any) -> Rollout:
-    """Plays every trajectory to its end; see `arollout` for the options."""
+def rollout(
+    groups: Groups,
+    policy: Any,
+    *,
+    max_turns: int | None = None,
+    concurrency: int = 64,
+    only: Collection[int] | None = None,
+    deadline: float | None = None,
+    quorum: float | None = None,
+    on_end: OnEnd | None = None,
+) -> Played:
+    """Plays every trajectory to its end; see `arollout`, which is for where an event loop runs."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(arollout(groups, policy, **options))
+        return asyncio.run(
+            arollout(
+                groups,
+                policy,
+                max_turns=max_turns,
+                concurrency=concurrency,
+                only=only,
+                deadline=deadline,
+                quorum=quorum,
+                on_end=on_end,
+            )
+        )
     raise BadInput("rollout() cannot be called where an event loop runs, in a notebook say: use `await arollout(…)`")
 
 
@@ -97,21 +120,24 @@ async def arollout(
     deadline: float | None = None,
     quorum: float | None = None,
     on_end: OnEnd | None = None,
-) -> Rollout:
+) -> Played:
     """Plays the trajectories of `groups`, which has been reset, to their ends.
 
     Args:
-        groups: The environments.
+        groups: The environments. One rollout at a time.
         policy: Has `answer(turn)`, or is such a function; a coroutine, or plain (then it is run in a thread).
-        max_turns: Turns of a trajectory; None: as `agent_proxy.max_turn` says.
+        max_turns: The most turns of a trajectory in this call; None: as `agent_proxy.max_turn` says.
         concurrency: How many questions may be with the policy at once.
         only: Which environments; None: all.
-        deadline: Seconds after which what is not finished is cut.
+        deadline: Seconds after which what is not finished is cut. A step that runs in this very process is waited for.
         quorum: The share of trajectories after which the others are cut.
         on_end: Called with every trajectory as it ends, and what was replied in it.
     """
-    driver = _Driver(groups, policy, max_turns or groups.config.talk.max_turn, concurrency, on_end)
-    return await driver.run(only, deadline, quorum)
+    check_straggling(quorum, deadline)
+    turns = groups.config.talk.max_turn if max_turns is None else max_turns
+    driver = _Driver(groups, policy, turns, concurrency, on_end)
+    with groups.driven():
+        return await driver.run(only, deadline, quorum)
 
 
 class _Driver:
@@ -120,83 +146,89 @@ class _Driver:
             raise BadInput("rollout() before reset(): there is no episode yet")
         if concurrency < 1 or max_turns < 1:
             raise BadInput(f"concurrency={concurrency}, max_turns={max_turns}: give whole numbers from 1")
-        self._groups, self._ask = groups, _asker(policy)
+        self._groups, self._ask = groups, asker(policy)
         self._max_turns, self._on_end = max_turns, on_end
         self._places = asyncio.Semaphore(concurrency)
         self._prompters = prompters(groups)
         self._bell = asyncio.Event()  # rung when there is something to step
-        self._inputs: list[tuple[dict[str, Any], asyncio.Future[Answer]]] = []
-        self._waiting: dict[int, asyncio.Future[Answer]] = {}
-        self._usage, self._replies = Usage(), {}  # type: Usage, dict[int, list[Reply]]
+        self._inputs: list[tuple[dict[str, Any], asyncio.Future[None]]] = []
+        self._waiting: dict[Ticket, asyncio.Future[None]] = {}
+        self._end: float | None = None  # the deadline
+        self._usage, self._replies = Spent(), {}  # type: Spent, dict[int, list[Reply]]
 
-    async def run(self, only: Collection[int] | None, deadline: float | None, quorum: float | None) -> Rollout:
+    async def run(self, only: Collection[int] | None, deadline: float | None, quorum: float | None) -> Played:
         start = perf_counter()
-        chosen = [t for t in self._groups.trajectories if only is None or t.cache["env_id"] in only]
-        tasks = {asyncio.ensure_future(self._play(trajectory)): trajectory for trajectory in chosen}
+        self._end = None if deadline is None else start + deadline
+        tasks = {asyncio.ensure_future(self._play(trajectory)): trajectory for trajectory in self._chosen(only)}
         pump = asyncio.ensure_future(self._pump())
         try:
-            await self._until(tasks, pump, deadline, quorum)
+            left, why = await self._until(set(tasks), pump, quorum)
+            await cancel(left)
+            for task in left:
+                tasks[task].cut(why)
+                self._ended(tasks[task])
         finally:
-            await _cancel([*tasks, pump])
+            await cancel({*tasks, pump})
         self._usage.seconds = perf_counter() - start
-        return Rollout(self._groups.get_rollout_states(), self._groups.digest(), self._usage, self._replies)
+        states = self._groups.get_rollout_states()
+        return Played(states, self._groups.digest(since_reset=True), self._usage, self._replies)
+
+    def _chosen(self, only: Collection[int] | None) -> list[Trajectory]:
+        every = self._groups.trajectories
+        if only is not None and (unknown := sorted(set(only) - set(range(len(every))))):
+            raise BadInput(f"only={unknown[:5]}: there are environments 0 to {len(every) - 1}")
+        return [trajectory for trajectory in every if only is None or trajectory.env_id in only]
 
     async def _until(
-        self,
-        tasks: dict[asyncio.Task[None], Trajectory],
-        pump: asyncio.Task[None],
-        deadline: float | None,
-        quorum: float | None,
-    ) -> None:
-        goal = 0 if quorum is None else len(tasks) - ceil(quorum * len(tasks))
-        end = None if deadline is None else perf_counter() + deadline
-        left = set(tasks)
+        self, left: set[asyncio.Task[None]], pump: asyncio.Task[None], quorum: float | None
+    ) -> tuple[set[asyncio.Task[None]], str]:
+        """Waits for the end: of everybody, of a quorum, or of the time. Gives who is left then, and why."""
+        goal = 0 if quorum is None else len(left) - ceil(quorum * len(left))
         while len(left) > goal:
-            timeout = None if end is None else max(0.0, end - perf_counter())
+            timeout = None if self._end is None else max(0.0, self._end - perf_counter())
             done, _ = await asyncio.wait({*left, pump}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()  # what is not a trajectory's own failure is ours to raise
-            left -= done
-            if not done:
-                break
-        await _cancel(list(left))
-        for task in left:
-            tasks[task].cut("deadline" if quorum is None else "quorum")
-            self._ended(tasks[task])
+            left = left - done
+            if not done or pump in done:
+                return left, "deadline"
+        return left, "quorum"
 
     # -- one trajectory --------------------------------------------------------------------------------
 
     async def _play(self, trajectory: Trajectory) -> None:
-        for number in range(self._max_turns):
+        for _ in range(self._max_turns):
             if trajectory.over:
                 break
             try:
-                reply = await self._reply(trajectory, number)
-            except Exception as error:  # the policy's: this trajectory ends, the others go on
-                fail(trajectory, error, {"actions": [], "llm_response": "", "llm_raw_response": ""})
+                env_input = await self._answered(trajectory)
+            except (Exception, asyncio.CancelledError) as error:  # the policy's: this one ends, the others go on
+                if cancelled(error):
+                    raise
+                self._usage.unanswered += 1
+                trajectory.fail(failure_of(error, trajectory.status.num_actions))
+                tell_of(trajectory)
                 break
-            kept, actions = parse(reply.text, self._groups.config.talk)
-            env_id = trajectory.cache["env_id"]
-            await self._step(
-                {"env_id": env_id, "actions": actions, "llm_response": kept, "llm_raw_response": reply.text}
-            )
+            await self._step(env_input)
         self._ended(trajectory)
 
-    async def _reply(self, trajectory: Trajectory, number: int) -> Reply:
-        turn = self._turn(trajectory, number)
+    async def _answered(self, trajectory: Trajectory) -> dict[str, Any]:
+        turn = self._turn(trajectory)
         async with self._places:
             start = perf_counter()
             said = await self._ask(turn)
         reply = Reply(said) if isinstance(said, str) else said
-        if not isinstance(reply, Reply):
-            raise BadInput(f"the policy answered with a {type(said).__name__}; expected text or a paceline.types.Reply")
+        if not isinstance(reply, Reply) or not isinstance(reply.text, str):
+            raise BadInput(f"the policy answered with {said!r:.60}; expected text or a paceline.types.Reply")
+        kept, actions = parse(reply.text, self._groups.config.talk)
         self._usage.take(reply, perf_counter() - start)
+        self._usage.invalid += not actions
         self._replies.setdefault(turn.env_id, []).append(reply)
-        return reply
+        return {"env_id": turn.env_id, "actions": actions, "llm_response": kept, "llm_raw_response": reply.text}
 
-    def _turn(self, trajectory: Trajectory, number: int) -> Turn:
+    def _turn(self, trajectory: Trajectory) -> Turn:
         cache, shown = trajectory.cache, trajectory.history[-1]
-        run = trajectory.status.seed or 0
+        run, number = trajectory.status.seed or 0, len(trajectory.history) - 1
         return Turn(
             env_id=cache["env_id"],
             group_id=cache["group_id"],
@@ -217,49 +249,32 @@ class _Driver:
 
     # -- environments ----------------------------------------------------------------------------------
 
-    async def _step(self, env_input: dict[str, Any]) -> Answer:
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    async def _step(self, env_input: dict[str, Any]) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._inputs.append((env_input, future))
         self._bell.set()
-        return await future
+        await future
 
     async def _pump(self) -> None:
         """Steps the environments, in the loop's own thread: what is stepped here never runs beside anything else."""
-        while True:
+        poll = _POLL[0]
+        while self._end is None or perf_counter() < self._end:
             for env_input, future in self._inputs:
-                self._groups.submit(env_input)
-                self._waiting[env_input["env_id"]] = future
+                self._waiting[self._groups.submit(env_input)] = future
             self._inputs.clear()
             if self._waiting:
-                self._hand_back()
+                poll = _POLL[0] if self._hand_back(poll) else min(2 * poll, _POLL[1])
                 await asyncio.sleep(0)
             else:
                 self._bell.clear()
                 await self._bell.wait()
 
-    def _hand_back(self) -> None:
+    def _hand_back(self, poll: float) -> bool:
         start = perf_counter()
-        answers = self._groups.ready(1, timeout=_POLL)
+        answers = self._groups.ready(1, timeout=poll)
         self._usage.env_seconds += perf_counter() - start
         for answer in answers:
-            future = self._waiting.pop(answer.env_id, None)
+            future = self._waiting.pop(answer.ticket, None)
             if future is not None and not future.done():
-                future.set_result(answer)
-
-
-def _asker(policy: Any) -> Callable[[Turn], Awaitable[Any]]:
-    answer = getattr(policy, "answer", policy)
-    if not callable(answer):
-        raise BadInput(f"the policy is a {type(policy).__name__}; it needs answer(turn), or must be such a function")
-
-    async def ask(turn: Turn) -> Any:
-        said = answer(turn) if inspect.iscoroutinefunction(answer) else await asyncio.to_thread(answer, turn)
-        return await said if inspect.isawaitable(said) else said
-
-    return ask
-
-
-async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+                future.set_result(None)
+        return bool(answers)

@@ -1,6 +1,7 @@
 """Trajectories as JSON lines: RAGEN's shape, and messages with masks for trainers.
 
 {env_id, group_id, tag, seed, success, …, history: [turns], messages: [chat], mask: [1 where the model spoke], …}
+contexts: [what the model was shown, turn by turn], where that was not the whole conversation
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ def record(trajectory: Trajectory, replies: Sequence[Reply], prompter: Prompter)
         "history": [_turn(turn) for turn in trajectory.history],
         "messages": messages,
         "mask": [int(message["role"] == "assistant") for message in messages],
+        **({} if prompter.shows_all else {"contexts": prompter.contexts(trajectory)}),
+        **({"extra": [_plain(reply.extra) for reply in replies]} if any(reply.extra for reply in replies) else {}),
         "usage": {
             "requests": len(replies),
             "retries": sum(reply.retries for reply in replies),

@@ -9,34 +9,41 @@ Where the members live changes nothing: `digest()` says so.
 
 from __future__ import annotations
 
+import logging
+import operator
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from math import ceil
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from paceline.catalog.text_envs import find_text_env
-from paceline.engine import HERE, Event, Plan, Pool, Trace
-from paceline.engine.budget import current
+from paceline.engine import Event, Plan, Pool, Trace
 from paceline.errors import BadInput
 from paceline.groups.config import VAL_SEED, GroupsConfig, read_config
 from paceline.groups.layouts import Layouts
 from paceline.groups.member import Member
 from paceline.groups.metrics import add_metrics
-from paceline.groups.trajectory import EnvStatus, Trajectory
-from paceline.groups.turns import Ticket, Turns, fail
+from paceline.groups.placing import asked_plan, deal, workers_for
+from paceline.groups.trajectory import EnvStatus, Trajectory, failure_of
+from paceline.groups.turns import Ticket, Turns, own, tell_of
 from paceline.seeds import digest, seed_of
 
-_MOST_WORKERS = 8
 _LATE = ("wait", "truncate")
+_SWITCHED = "use_multiprocessing was switched"
+_log = logging.getLogger("paceline")
 
 
 class Answer(NamedTuple):
-    """One turn that has been taken in."""
+    """One turn that has been taken in; `ticket` is what `submit` gave."""
 
     env_id: int
     cache: dict[str, Any]
     done: bool
+    ticket: Ticket
 
 
 class Groups:
@@ -62,12 +69,15 @@ class Groups:
         self.base_seed, self.seed_counter = self.config.base_seed, 0
         self._tag_of = self.config.tag_of_each()
         self.factories = {name: find_text_env(tag.env_type) for name, tag in self.config.tags.items()}
-        self._asked = _asked_plan(plan, self.config)
+        for name, tag in self.config.tags.items():
+            if settings := getattr(self.factories[name], "Config", None):
+                settings.read(tag.env_config, f"custom_envs.{name}.env_config")
+        self._asked = self._plan = asked_plan(plan, self.config)
         self.pool = self._open_pool(trace)
         self._layouts = Layouts(self.pool)
         self._parallel = self._asked.backend != "inline"
         self.trajectories: list[Trajectory] = []
-        self.begun = False
+        self.begun = self._driven = False
         self._turns = Turns(self.pool, self.config.format_penalty)
         self._history_digest = ""
 
@@ -92,8 +102,8 @@ class Groups:
         Group g gets `seed + g`, all its members the same. Without a seed: train goes on from its base seed, val begins
         with its own each time.
         """
+        self._turns.finish()
         self._fold_digest()
-        self._turns.forget()
         self.begun = True
         first = self._first_seed(seed)
         seeds = [first + index // self.group_size for index in range(len(self))]
@@ -106,9 +116,19 @@ class Groups:
             self._check_groups()
         return self.rollout_cache
 
+    def next_seed(self) -> int:
+        """The seed of the first group at the next reset that is given none; drawn now, if it is to be drawn."""
+        counter = self.seed_counter
+        try:
+            return self._first_seed(None)
+        finally:
+            self.seed_counter = counter
+
     def _first_seed(self, seed: int | None) -> int:
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-            raise BadInput(f"reset(seed={seed!r}); give a whole number from 0")
+        if seed is not None:
+            given, seed = seed, whole(seed)
+            if seed is None or seed < 0:
+                raise BadInput(f"reset(seed={given!r}); give a whole number from 0")
         if self.mode == "val":
             default = VAL_SEED if self.base_seed is None else self.base_seed
             return default if seed is None else seed
@@ -123,19 +143,23 @@ class Groups:
     def _begin(self, seeds: Sequence[int]) -> None:
         firsts = range(0, len(self), self.group_size)
         orders = {index: self._layout_order(index, seeds[index]) for index in firsts}
-        layouts = self._layouts.make(orders)
+        layouts = self._layouts.make(orders, dict(enumerate(self._tag_of)))
         calls = {}
         for index, trajectory in enumerate(self.trajectories):
             made = layouts[index - index % self.group_size]
             if made.error is not None:
-                fail(trajectory, made.error, None)
+                self._fail(trajectory, made.error)
             else:
                 calls[index] = (seeds[index], self.mode, made.answer, self._dynamics(index, seeds[index]))
         for index, outcome in self.pool.call("begin", calls, outcomes=True).items():
             if outcome.error is None:
                 self.trajectories[index].begin(outcome.answer)
             else:
-                fail(self.trajectories[index], outcome.error, None)
+                self._fail(self.trajectories[index], outcome.error)
+
+    def _fail(self, trajectory: Trajectory, error: BaseException) -> None:
+        trajectory.fail(failure_of(own(error)))
+        tell_of(trajectory)
 
     def _layout_order(self, index: int, seed: int) -> tuple[Any, Any, int, str]:
         tag = self._tag_of[index]
@@ -179,7 +203,7 @@ class Groups:
         Returns:
             The caches of the environments that are not done, in the order of the inputs.
         """
-        _check_straggling(quorum, deadline, late)
+        check_straggling(quorum, deadline, late)
         stragglers = list(self._turns.pending)
         tickets = [self._ticket(given) for given in all_env_inputs]
         self._turns.post(tickets)
@@ -190,9 +214,11 @@ class Groups:
         answered = [ticket for ticket in (*tickets, *stragglers) if ticket.taken]
         return [ticket.trajectory.cache for ticket in answered if not ticket.done]
 
-    def submit(self, env_input: Mapping[str, Any]) -> None:
+    def submit(self, env_input: Mapping[str, Any]) -> Ticket:
         """Sends one turn on its way, and does not wait."""
-        self._turns.post([self._ticket(env_input)], apart=True)
+        ticket = self._ticket(env_input)
+        self._turns.post([ticket], apart=True)
+        return ticket
 
     def ready(self, min_ready: int = 1, timeout: float | None = None) -> list[Answer]:
         """Waits until `min_ready` of what was submitted has been answered, or `timeout` seconds; gives what there is.
@@ -201,16 +227,18 @@ class Groups:
         """
         under_way = list(self._turns.pending)
         self._turns.wait(under_way, min(min_ready, len(under_way)), timeout)
-        return [Answer(ticket.env_id, ticket.trajectory.cache, ticket.done) for ticket in under_way if ticket.taken]
+        return [
+            Answer(ticket.env_id, ticket.trajectory.cache, ticket.done, ticket) for ticket in under_way if ticket.taken
+        ]
 
     def _ticket(self, given: Mapping[str, Any]) -> Ticket:
         if not self.begun:
             raise BadInput("step() before reset(): there is no episode yet")
         if not isinstance(given, Mapping):
             raise BadInput(f"an input is a {type(given).__name__}; give a dict with env_id and actions")
-        env_id, actions = given.get("env_id"), given.get("actions")
-        if isinstance(env_id, bool) or not isinstance(env_id, int) or not 0 <= env_id < len(self):
-            raise BadInput(f"env_id is {env_id!r}; there are environments 0 to {len(self) - 1}")
+        env_id, actions = whole(given.get("env_id")), given.get("actions")
+        if env_id is None or not 0 <= env_id < len(self):
+            raise BadInput(f"env_id is {given.get('env_id')!r}; there are environments 0 to {len(self) - 1}")
         if not isinstance(actions, list | tuple) or not all(isinstance(action, str) for action in actions):
             raise BadInput(f"the actions of environment {env_id} are {actions!r:.60}; give a list of strings")
         said = given.get("llm_response", "")
@@ -237,7 +265,7 @@ class Groups:
     @property
     def plan(self) -> Plan:
         """Where the environments live, and why."""
-        return self.pool.plan if self._asked.backend == "auto" else self._asked
+        return self.pool.plan if self._asked.backend == "auto" and not self._asked.isolate else self._plan
 
     def get_rollout_states(self) -> list[dict[str, Any]]:
         """Gives the rollout cache with metrics: success, actions, means of what infos say, pass@k."""
@@ -246,18 +274,43 @@ class Groups:
         # One that was cut may still be busy with its last turn: nobody waits for that.
         standing = [t.cache["env_id"] for t in self.trajectories if t.status.failure is None and not t.status.cut]
         outcomes = self.pool.call("facts", dict.fromkeys(standing, ()), outcomes=True, record=False)
-        facts = {index: outcome.answer for index, outcome in outcomes.items() if outcome.error is None}
+        facts = {}
+        for index, outcome in outcomes.items():
+            if outcome.error is None:
+                facts[index] = outcome.answer
+            else:
+                _log.warning("environment %d has no facts for its metrics: %r", index, outcome.error)
         add_metrics(self.trajectories, facts, self.group_size, self.config)
         return self.rollout_cache
 
     def render(self) -> list[Any]:
-        """What every environment looks like now; None for one that could not be made."""
-        outcomes = self.pool.call("show", outcomes=True, record=False)
-        return [outcome.answer for outcome in outcomes.values()]
+        """What every environment looks like now; None for one that has failed."""
+        if not self.begun:
+            raise BadInput("render() before reset(): there is no episode yet")
+        standing = [t.env_id for t in self.trajectories if t.status.failure is None]
+        shown = self.pool.call("show", dict.fromkeys(standing, ()), record=False)
+        return [shown.get(index) for index in range(len(self))]
 
-    def digest(self) -> str:
-        """SHA-256 over all trajectories so far, those before the last reset included."""
-        return digest([self._history_digest, [trajectory.digest() for trajectory in self.trajectories]])
+    def digest(self, *, since_reset: bool = False) -> str:
+        """SHA-256 over all trajectories so far.
+
+        Args:
+            since_reset: Only over those of the last reset; else those before count too.
+        """
+        now = [trajectory.digest() for trajectory in self.trajectories]
+        return digest(now if since_reset else [self._history_digest, now])
+
+    @contextmanager
+    def driven(self) -> Iterator[None]:
+        """For a driver that steps: alone, and with nothing under way that is not its own."""
+        if self._driven:
+            raise BadInput("these groups are being played already; one rollout at a time")
+        self._turns.finish()
+        self._driven = True
+        try:
+            yield
+        finally:
+            self._driven = False
 
     def _fold_digest(self) -> None:
         if self.trajectories:
@@ -274,33 +327,35 @@ class Groups:
     def use_multiprocessing(self, wanted: bool) -> None:
         if wanted == self._parallel:
             return
+        self._turns.finish()
         self._parallel = bool(wanted)
-        if self._asked.backend == "auto":
-            if wanted:
-                self.pool.reconsider()
-            else:
-                self.pool.begin_on("inline", 1, "use_multiprocessing was switched off")
+        if self._asked.backend == "auto" and not self._asked.isolate:
+            self._let_auto(wanted)
             return
-        backend = "process" if self._asked.backend == "inline" else self._asked.backend
-        workers = (self._asked.workers or _workers(self.config)) if wanted else 0
+        backend = "process" if self._asked.backend in ("inline", "auto") else self._asked.backend
+        asked = None if self._asked.backend == "inline" else self._asked.workers
+        workers = (asked or workers_for(self.config)) if wanted else 0
         self.pool.move(self._spread(len(self), workers, 0), backend=backend, workers=workers)
+        self._plan = Plan(backend, workers, why=_SWITCHED) if wanted else Plan("inline", 1, why=_SWITCHED)
+        if not wanted and self.config.manager.step_timeout is not None:
+            _log.warning("es_manager.step_timeout is not kept in the caller's process: a step that hangs there, hangs")
+
+    def _let_auto(self, wanted: bool) -> None:
+        if wanted:
+            self.pool.reconsider()
+        else:
+            self.pool.begin_on("inline", 1, _SWITCHED)
 
     def _open_pool(self, trace: Trace | None) -> Pool:
-        asked, timeout = self._asked, self.config.manager.step_timeout
-        if timeout is not None and asked.backend in ("inline", "thread"):
-            raise BadInput(
-                f"es_manager.step_timeout: {timeout} cannot be kept on the {asked.backend} backend, which cannot end a "
-                "step that hangs; use processes"
-            )
         return Pool(
             [self._recipe(index) for index in range(len(self))],
-            backend=asked.backend,
-            workers=asked.workers,
+            backend=self._asked.backend,
+            workers=self._asked.workers,
             keys=[("env", index // self.group_size, index % self.group_size) for index in range(len(self))],
             spreading=self._spread,
-            deadline=timeout,
+            deadline=self.config.manager.step_timeout,
             failed_builds="keep",
-            isolate=asked.isolate,
+            isolate=self._asked.isolate,
             trace=trace,
         )
 
@@ -310,14 +365,8 @@ class Groups:
         return partial(Member, self.factories[name], tag.env_config, tag.max_actions_per_traj, name)
 
     def _spread(self, members: int, workers: int, own: int) -> list[int]:
-        """Dealt out like cards, so that every worker gets its share of each tag; some kinds stay here."""
-        kept = self.config.manager.sequential_env_types
-        placed, dealt = [], 0
-        for tag in self._tag_of:
-            here = not workers or self.config.tags[tag].env_type in kept
-            placed.append(HERE if here else dealt % (workers + bool(own)))
-            dealt += not here
-        return [HERE if number == workers else number for number in placed]
+        kinds = [self.config.tags[tag].env_type for tag in self._tag_of]
+        return deal(kinds, self.config.manager.sequential_env_types, workers, own)
 
 
 def _first_state(trajectory: Trajectory) -> Any:
@@ -325,30 +374,21 @@ def _first_state(trajectory: Trajectory) -> Any:
     return [first["state"], [image.tobytes() for image in first.get("images", ())], trajectory.names]
 
 
-def _workers(config: GroupsConfig) -> int:
-    asked = config.manager.max_workers
-    return min(_MOST_WORKERS, current().slots) if asked is None else asked
+def whole(value: Any) -> int | None:
+    """A whole number, of Python or NumPy; None for anything else, flags too."""
+    if isinstance(value, bool | np.bool_):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
-def _asked_plan(plan: str | int | Plan, config: GroupsConfig) -> Plan:
-    """What the caller says counts before what the configuration says."""
-    asked = Plan.parse(plan)
-    switch = config.manager.use_multiprocessing
-    if asked.backend != "auto":
-        workers = _workers(config) if asked.workers is None and asked.backend != "inline" else asked.workers
-        return Plan(backend=asked.backend, workers=workers, isolate=asked.isolate)
-    if switch is False or config.manager.max_workers == 0:
-        return Plan(backend="inline", workers=1, why="use_multiprocessing or max_workers of the configuration say so")
-    if switch:
-        return Plan(backend="process", workers=_workers(config), why="use_multiprocessing of the configuration says so")
-    workers = asked.workers if config.manager.max_workers is None else config.manager.max_workers
-    return Plan(backend="auto", workers=workers, isolate=asked.isolate)
-
-
-def _check_straggling(quorum: float | None, deadline: float | None, late: str) -> None:
+def check_straggling(quorum: float | None, deadline: float | None, late: str = "wait") -> None:
+    """Raises `BadInput` for what makes no sense."""
     if quorum is not None and not 0 < quorum <= 1:
         raise BadInput(f"quorum={quorum}; give a share above 0, up to 1")
-    if deadline is not None and deadline <= 0:
+    if deadline is not None and not deadline > 0:
         raise BadInput(f"deadline={deadline} makes no sense; give seconds above 0")
     if late not in _LATE:
         raise BadInput(f"late={late!r}; give 'wait' or 'truncate'")

@@ -19,9 +19,14 @@ class Layouts:
         self._pool = pool
         self._made: dict[str, Outcome] = {}
 
-    def make(self, orders: Mapping[int, tuple[Any, Any, int, str]]) -> dict[int, Outcome]:
-        """Gives the layout of each order (kind, options, seed, mode); None for kinds that have none apart."""
-        names = {index: _name(order) for index, order in orders.items() if lays_out(order[0])}
+    def make(self, orders: Mapping[int, tuple[Any, Any, int, str]], tags: Mapping[int, str]) -> dict[int, Outcome]:
+        """Gives the layout of each order (kind, options, seed, mode); None for kinds that have none apart.
+
+        Args:
+            orders: By number.
+            tags: The tag of each: with seed and mode it names a layout.
+        """
+        names = {index: digest([tags[index], *order[2:]]) for index, order in orders.items() if lays_out(order[0])}
         missing = {name: orders[index] for index, name in names.items() if name not in self._made}
         made = self._pool.map(make_layout, missing.values(), keys=list(missing), outcomes=True) if missing else []
         now = dict(zip(missing, made, strict=True))
@@ -34,8 +39,3 @@ class Layouts:
         self._made |= fresh
         for name in list(self._made)[: max(0, len(self._made) - _KEPT)]:
             del self._made[name]
-
-
-def _name(order: tuple[Any, Any, int, str]) -> str:
-    make, config, seed, mode = order
-    return digest([f"{make.__module__}.{make.__qualname__}", config, seed, mode])

@@ -9,11 +9,14 @@ posted before the last one has been answered still finds the right budget.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from paceline.engine import Anew
-from paceline.errors import BadInput
+from paceline.errors import BadInput, PacelineError
+from paceline.groups.trajectory import failure_of
+from paceline.types import Failure
 
 Factory = Callable[[Any], Any]
 
@@ -35,6 +38,7 @@ class Turned(NamedTuple):
     info: dict[str, Any]
     done: bool
     late: bool  # the episode was over before: nothing was done
+    failure: Failure | None  # what the environment raised in the middle of it
 
 
 class Member:
@@ -80,22 +84,33 @@ class Member:
             What `Turned` is made of: a plain tuple travels, and is checked, in less time.
         """
         if self._over:
-            return None, [], 0, 0.0, {}, True, True
+            return None, [], 0, 0.0, {}, True, True, None
         valid = self._valid(actions)
         executed: list[Any] = []
-        reward, raw, info, done = 0.0, 0.0, {}, False  # type: float, float, dict[str, Any], bool
-        for action in valid[: self._most - self._used]:
-            _, gained, done, told = self._step(action)
-            executed.append(action)
-            reward += gained
-            raw += _number(told.get("raw_reward", 0.0))
-            info.update(told)
-            if done:
-                break
+        info: dict[str, Any] = {"raw_reward": 0.0}
+        reward, done, state, failure = 0.0, False, None, None  # type: float, bool, Any, Failure | None
+        try:
+            for action in valid[: self._most - self._used]:
+                _, gained, done, told = self._step(action)
+                executed.append(action)
+                reward += gained
+                raw = info["raw_reward"] + _number(told.get("raw_reward", 0.0))
+                info.update(told, raw_reward=raw)
+                if done:
+                    break
+            state = self._env.render()
+        except Exception as error:
+            failure = self._failed(error, self._used + len(executed))
         self._used += len(executed)
-        self._over = done or self._used >= self._most
-        info["raw_reward"] = raw
-        return self._env.render(), executed, len(valid), reward, info, done, False
+        self._over = done or self._used >= self._most or failure is not None
+        return state, executed, len(valid), reward, info, done, False, failure
+
+    @staticmethod
+    def _failed(error: Exception, step: int) -> Failure:
+        """What was done before it is not lost with it. What the engine has to say is the engine's."""
+        if isinstance(error, PacelineError) and not isinstance(error, BadInput):
+            raise error
+        return failure_of(error, step)
 
     def _step(self, action: Any) -> tuple[Any, float, bool, Mapping[str, Any]]:
         answer = self._env.step(action)
@@ -105,6 +120,8 @@ class Member:
                 "done, info); paceline.adapters.text_envs.as_text_env wraps Gymnasium's five"
             )
         state, reward, done, info = answer
+        if not math.isfinite(reward):
+            raise BadInput(f"{self._tag}: step({action!r:.60}) of {type(self._env).__name__} gave a reward of {reward}")
         return state, float(reward), bool(done), info
 
     def _valid(self, actions: Sequence[str]) -> list[Any]:
@@ -174,7 +191,7 @@ def _parameters(function: Callable[..., Any]) -> Callable[[str], bool]:
 def _number(value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0.0
 
 

@@ -39,11 +39,12 @@ def _series(trajectory: Trajectory) -> dict[str, list[float]]:
         for name, value in turn.get("info", {}).items():
             if name == "success":
                 continue
-            numbers = series.setdefault(name, [])
             try:
-                numbers.append(float(value))
-            except (TypeError, ValueError):
+                number = float(value)
+            except (TypeError, ValueError, OverflowError):
                 _tell(trajectory.cache["tag"], name, value)
+            else:
+                series.setdefault(name, []).append(number)
     return series
 
 
@@ -58,6 +59,7 @@ def _numbers(
 ) -> list[tuple[str, float]]:
     status, turns = trajectory.status, max(1, len(trajectory.history) - 1)
     numbers: list[tuple[str, float]] = [("success", float(status.success)), ("num_actions", status.num_actions)]
+    numbers.append(("failed", float(status.failure is not None)))
     if "max_tile" in known:
         numbers.append(("max_tile", int(known["max_tile"])))
     if "raw_reward" in series:

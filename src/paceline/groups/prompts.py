@@ -72,13 +72,25 @@ class Prompter:
         self._legend = options.get("grid_vocab") or self._legend
         self._drawn = options.get("observation_format", "grid") != "coord" and options.get("render_mode") != "rgb_array"
 
-    def messages(self, trajectory: Trajectory, *, whole: bool = False) -> list[dict[str, Any]]:
+    @property
+    def shows_all(self) -> bool:
+        """Whether a model is shown the whole conversation at every turn."""
+        return self._talk.context_window_mode == "full"
+
+    def contexts(self, trajectory: Trajectory) -> list[list[dict[str, Any]]]:
+        """What the model was shown at each turn that it answered."""
+        return [self.messages(trajectory, until=number + 1) for number in range(len(_answered(trajectory)))]
+
+    def messages(
+        self, trajectory: Trajectory, *, whole: bool = False, until: int | None = None
+    ) -> list[dict[str, Any]]:
         """The conversation so far, which ends with a question.
 
         Args:
             whole: As it was in the end: every turn that was answered, whatever `context_window_mode` says.
+            until: As it was when there were so many turns.
         """
-        turns = trajectory.history[:-1] if whole else trajectory.history
+        turns = _answered(trajectory) if whole else trajectory.history[:until]
         talk, last = self._talk, len(turns) - 1
         first = 0 if whole or talk.context_window_mode == "full" else self._first(last)
         system = {"role": "system", "content": self._system(trajectory)}
@@ -88,7 +100,7 @@ class Prompter:
         for number in range(first, last + 1):
             before = trajectory.history[number - 1] if number > first else None
             messages.append(_user(self._question(turns[number], number, before), turns[number]))
-            if "llm_response" in turns[number]:
+            if "llm_response" in turns[number] and (whole or number < last):
                 messages.append({"role": "assistant", "content": turns[number]["llm_response"]})
         return messages
 
@@ -129,6 +141,10 @@ class Prompter:
             past.append(f"Reward:\n{turn['reward']}\n\n")
         turn = trajectory.history[last]
         return _user("".join(past) + self._question(turn, last, None), turn)
+
+
+def _answered(trajectory: Trajectory) -> list[dict[str, Any]]:
+    return [turn for turn in trajectory.history if "llm_response" in turn]
 
 
 def _user(text: str, turn: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paceline.seeds import digest
@@ -15,6 +15,16 @@ def scores(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     return {tag: _score([record for record in records if record["tag"] == tag]) for tag in tags}
 
 
+def finished(records: Iterable[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
+    """Environment → its trajectory; of one that was played again, the last word."""
+    return {int(record["env_id"]): record for record in records}
+
+
+def to_play_again(record: Mapping[str, Any]) -> bool:
+    """Whether a trajectory did not come to an end of its own: it failed, or was cut by the clock."""
+    return record["failure"] is not None or bool(record["cut"])
+
+
 def rollout_digest(records: Sequence[Mapping[str, Any]]) -> str:
     """One digest for all trajectories, in the order of their environments, whenever they ended."""
     return digest([record["digest"] for record in sorted(records, key=lambda record: int(record["env_id"]))])
@@ -25,7 +35,8 @@ def tokens(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     names = ("requests", "retries", "prompt_tokens", "completion_tokens")
     sums = {name: sum(record["usage"][name] for record in records) for name in names}
     cut_off = sum(record["usage"]["finish_reasons"].count("length") for record in records)
-    return {**sums, "cut_off": cut_off}
+    turns = [turn for record in records for turn in record["history"] if "llm_response" in turn]
+    return {**sums, "cut_off": cut_off, "invalid": sum(not turn["actions"] for turn in turns)}
 
 
 def _score(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:

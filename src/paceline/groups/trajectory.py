@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import BadInput
-from paceline.groups.member import Begun, Turned
 from paceline.seeds import digest
 from paceline.types import Failure
 
@@ -76,45 +75,51 @@ class Trajectory:
         history: list[dict[str, Any]] = self.cache["history"]
         return history
 
-    def begin(self, begun: Begun) -> None:
-        """Takes the first state in."""
+    def begin(self, begun: Any) -> None:
+        """Takes the first state in (a `Begun`)."""
         self.names = begun.names
         self._show(begun.state)
 
-    def take(self, turned: Turned, given: Mapping[str, Any], penalty: float) -> None:
-        """Takes one turn in."""
-        if turned.late:
+    def take(self, turned: Any, given: Mapping[str, Any], penalty: float) -> None:
+        """Takes one turn in (a `Turned`)."""
+        if turned.late or self.over:
             self.status.late += 1
             return
         if turned.valid != len(given["actions"]) or not turned.valid:
             self.cache["penalty"] += penalty
         info = turned.info if turned.valid else {**turned.info, "manager_invalid_action": True}
         self._close_turn(given, turned.executed, turned.reward, info)
-        self._show(turned.state)
+        self._show(self.history[-1]["state"] if turned.state is None else turned.state)
         if not turned.valid:
             self.history[-1]["manager_invalid_action"] = True
-        if turned.done:
+        if turned.failure is not None:
+            self.fail(turned.failure)
+        elif turned.done:
             self.end(truncated=not turned.info.get("success", False))
         elif self.status.num_actions >= self.most:
             self.end(truncated=True)
 
-    def fail(self, error: BaseException, given: Mapping[str, Any] | None) -> None:
-        """Takes an error in: the trajectory is over, and says why."""
-        kind = type(error).__name__
-        words = "".join(traceback.format_exception(error))
-        step = self.status.num_actions
-        self.status.failure = Failure(kind, str(error), step=step, traceback=words)
-        if given is not None:
-            self._close_turn(given, [], 0.0, {"failure": kind})
-            self._show(self.history[-1]["state"] if self.history else "")
-        else:
-            self._show("")
-            self.history[-1]["actions_left"] = 0
-        self.history[-1]["failure"] = kind
+    def lose(self, failure: Failure, given: Mapping[str, Any]) -> None:
+        """A turn of which nothing came back: its worker died, or hung."""
+        if self.over:
+            self.status.late += 1
+            return
+        self._close_turn(given, [], 0.0, {})
+        self._show(self.history[-1]["state"])
+        self.fail(failure)
+
+    def fail(self, failure: Failure) -> None:
+        """It is over, and says why. It may have failed before it began."""
+        if not self.history:
+            self.history.append({"state": "", "actions_left": 0})
+        self.status.failure = failure
+        self.history[-1]["failure"] = failure.kind
         self.end(truncated=True)
 
     def cut(self, why: str) -> None:
-        """Ends it from outside."""
+        """Ends it from outside, if it has not ended."""
+        if self.over:
+            return
         self.status.cut = why
         self.history[-1]["cut"] = why
         self.end(truncated=True)
@@ -149,6 +154,11 @@ class Trajectory:
             return
         images = pictures(state)
         self.history.append({"state": "<images>" * len(images), "images": images, "actions_left": left})
+
+
+def failure_of(error: BaseException, step: int = 0) -> Failure:
+    """An exception as a record."""
+    return Failure(type(error).__name__, str(error), step=step, traceback="".join(traceback.format_exception(error)))
 
 
 def pictures(state: Any) -> list[Any]:

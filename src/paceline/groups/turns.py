@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from paceline.engine import Handle, Outcome, Pool, wait_for_any
+from paceline.errors import Closed, PlanNotMet, SharedRandomness
 from paceline.groups.member import Turned
-from paceline.groups.trajectory import Trajectory
+from paceline.groups.trajectory import Trajectory, failure_of
 
 _log = logging.getLogger("paceline")
 
@@ -88,15 +89,17 @@ class Turns:
 
     def cut(self, tickets: Sequence[Ticket], why: str) -> None:
         """Ends the trajectories of those that have not been answered; their answers will be dropped."""
-        for ticket in tickets:
-            if ticket in self.pending:
-                ticket.trajectory.cut(why)
+        late = [ticket for ticket in tickets if not ticket.taken]
+        for ticket in late:
+            ticket.trajectory.cut(why)
+        for ticket in self.pending:
+            if ticket.trajectory.status.cut:
                 ticket.taken = ticket.done = True
         self.pending = [ticket for ticket in self.pending if not ticket.taken]
 
-    def forget(self) -> None:
-        """Drops everything under way: it belongs to episodes that are over."""
-        self.pending.clear()
+    def finish(self) -> None:
+        """Waits for everything under way."""
+        self.wait(self.pending, len(self.pending), None)
 
     def _come_late(self, ticket: Ticket) -> None:
         ticket.trajectory.status.late += 1
@@ -105,34 +108,52 @@ class Turns:
             self._told_of_late = True
             _log.warning("environment %d was done already: inputs after the end do nothing", ticket.env_id)
 
-    def _answers(self) -> Iterator[tuple[Ticket, Outcome]]:
-        by_handle: dict[Handle, list[Ticket]] = {}
-        for ticket in self.pending:
-            assert ticket.handle is not None
-            by_handle.setdefault(ticket.handle, []).append(ticket)
-        for handle, tickets in by_handle.items():
-            outcomes = handle.outcomes([ticket.env_id for ticket in tickets])
-            yield from ((ticket, outcomes[ticket.env_id]) for ticket in tickets if ticket.env_id in outcomes)
-
     def _take_in(self) -> None:
-        for ticket, outcome in self._answers():
-            if ticket.trajectory.status.cut:
-                pass  # nobody waits for it any more
-            elif outcome.error is not None:
-                fail(ticket.trajectory, outcome.error, ticket.given)
+        """In the order of the posts: nobody's second turn before the first."""
+        answers: dict[Handle, dict[int, Outcome]] = {}
+        waiting: set[int] = set()
+        for ticket in self.pending:
+            handle = ticket.handle
+            assert handle is not None
+            if handle not in answers:
+                answers[handle] = handle.outcomes()
+            outcome = answers[handle].get(ticket.env_id)
+            if outcome is None or ticket.env_id in waiting:
+                waiting.add(ticket.env_id)
             else:
-                ticket.trajectory.take(Turned(*outcome.answer), ticket.given, self._penalty)
-            ticket.taken, ticket.done = True, ticket.trajectory.over
+                self._take(ticket, outcome)
         self.pending = [ticket for ticket in self.pending if not ticket.taken]
+
+    def _take(self, ticket: Ticket, outcome: Outcome) -> None:
+        ticket.taken = True
+        trajectory = ticket.trajectory
+        over = trajectory.over
+        if trajectory.status.cut:
+            pass  # nobody waits for it any more
+        elif outcome.error is None:
+            trajectory.take(Turned(*outcome.answer), ticket.given, self._penalty)
+        else:
+            trajectory.lose(failure_of(own(outcome.error), trajectory.status.num_actions), ticket.given)
+        ticket.done = trajectory.over
+        if trajectory.status.failure is not None and not over:
+            tell_of(trajectory)
 
 
 def _handles(tickets: Sequence[Ticket]) -> list[Handle]:
     return list(dict.fromkeys(ticket.handle for ticket in tickets if ticket.handle is not None))
 
 
-def fail(trajectory: Trajectory, error: BaseException, given: Mapping[str, Any] | None) -> None:
-    """Ends a trajectory with an error, and says so."""
-    trajectory.fail(error, given)
+def own(error: BaseException) -> BaseException:
+    """Gives back what happened to one environment; raises what is wrong with the plan, which is nobody's outcome."""
+    if isinstance(error, SharedRandomness | PlanNotMet | Closed):
+        raise error
+    return error
+
+
+def tell_of(trajectory: Trajectory) -> None:
+    """Says that a trajectory has failed."""
+    failure = trajectory.status.failure
+    assert failure is not None
     env_id, group_id, tag = (trajectory.cache[key] for key in ("env_id", "group_id", "tag"))
-    words = str(error).partition("\n")[0]
-    _log.warning("environment %d (group %d, %s) ended in %s: %s", env_id, group_id, tag, type(error).__name__, words)
+    words = failure.message.partition("\n")[0]
+    _log.warning("environment %d (group %d, %s) ended in %s: %s", env_id, group_id, tag, failure.kind, words)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -60,11 +61,15 @@ class Expert:
     Args:
         actions: The most actions of one answer; what is over is worked out again next turn.
         separator: What stands between them.
+        options: Tag → the options of its environments, as far as they do not show: symbols, slipperiness, catalogues.
     """
 
-    def __init__(self, actions: int = 2, separator: str = "||") -> None:
+    def __init__(
+        self, actions: int = 2, separator: str = "||", options: Mapping[str, Mapping[str, Any] | None] | None = None
+    ) -> None:
         self._actions, self._separator = actions, separator
-        self._solvers: dict[str, Any] = {}
+        self._options = options or {}
+        self._solvers: dict[tuple[str, str], Any] = {}
 
     async def answer(self, turn: Turn) -> str:
         """Works it out, from what the state shows."""
@@ -72,14 +77,22 @@ class Expert:
 
     def reply(self, turn: Turn) -> str:
         """The same, for callers that do not wait."""
-        if turn.env_type not in self._solvers:
-            self._solvers[turn.env_type] = _solver(turn.env_type)
-        return worded(self._solvers[turn.env_type].actions(turn)[: self._actions], self._separator)
+        key = turn.tag, turn.env_type
+        if key not in self._solvers:
+            self._solvers[key] = _solver(turn.env_type, self._options.get(turn.tag) or {})
+        actions = self._solvers[key].actions(turn)
+        if not actions:
+            raise BadInput(f"the solver of {turn.env_type} does not know what to do in this state: {turn.state!r:.80}")
+        return worded(actions[: self._actions], self._separator)
 
 
-def _solver(env_type: str) -> Any:
+def _solver(env_type: str, options: Mapping[str, Any]) -> Any:
     from paceline.policies.solvers import SOLVERS, find_solver
 
     if env_type not in SOLVERS:
         raise BadInput(f"there is no solver for env_type {env_type!r}; there are solvers for {', '.join(SOLVERS)}")
-    return find_solver(env_type)()
+    solver = find_solver(env_type)
+    known = inspect.signature(solver).parameters
+    if "config" in known:
+        return solver(options)
+    return solver(**{name: value for name, value in options.items() if name in known})

@@ -1,0 +1,81 @@
+"""Asking a policy, whatever it is: a coroutine, a plain function, one that exits, one that never comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+
+from paceline.errors import BadInput, MemberExit
+from paceline.types import Turn
+
+_PATIENCE = 5.0  # seconds that a policy gets to notice that nobody wants its answer any more
+_log = logging.getLogger("paceline")
+
+
+def asker(policy: Any) -> Callable[[Turn], Awaitable[Any]]:
+    """Gives a coroutine that asks the policy.
+
+    Raises:
+        BadInput: it is no policy.
+    """
+    answer = getattr(policy, "answer", policy)
+    if not callable(answer):
+        raise BadInput(f"the policy is a {type(policy).__name__}; it needs answer(turn), or must be such a function")
+
+    async def ask(turn: Turn) -> Any:
+        try:
+            said = answer(turn) if inspect.iscoroutinefunction(answer) else await _in_a_thread(answer, turn)
+            return await said if inspect.isawaitable(said) else said
+        except SystemExit as error:
+            raise MemberExit(f"the policy called sys.exit({error.code!r})") from None
+
+    return ask
+
+
+async def _in_a_thread(answer: Callable[[Turn], Any], turn: Turn) -> Any:
+    """Runs a plain function in a thread of its own, which holds nobody up if it never comes back."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        value, problem = None, None  # type: Any, BaseException | None
+        try:
+            value = answer(turn)
+        except (Exception, SystemExit) as error:
+            # A future does not take StopIteration.
+            problem = RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
+        with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits
+            loop.call_soon_threadsafe(settle, value, problem)
+
+    threading.Thread(target=work, name="paceline-policy", daemon=True).start()
+    return await future
+
+
+def cancelled(error: BaseException) -> bool:
+    """Whether we were cancelled; a policy may raise the same of its own."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+async def cancel(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Ends tasks, as far as they let themselves be ended."""
+    for task in tasks:
+        task.cancel()
+    if not tasks:
+        return
+    _, deaf = await asyncio.wait(tasks, timeout=_PATIENCE)
+    if deaf:
+        _log.warning("%d policies do not let themselves be cancelled: they are left to themselves", len(deaf))

@@ -1,0 +1,113 @@
+"""Turns of one environment are taken in the order of their posts, and nothing comes after an end."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from text_worlds import config, said
+
+from paceline import BadInput, SharedRandomness
+from paceline.groups import Groups
+
+PLACES = pytest.mark.parametrize("plan", ["inline", 2], ids=["here", "2 workers"])
+
+
+def told(groups: Groups, env_id: int) -> list[str]:
+    return [turn["state"] for turn in groups.rollout_cache[env_id]["history"]]
+
+
+def test_second_turns_never_overtake_first_ones() -> None:
+    digests = set()
+    for plan in ("inline", 2, 2):
+        with Groups(config({"Told": 2}, group_size=2, most=99), plan=plan) as groups:
+            groups.reset(seed=1)
+            # Worker 0 is done with both turns of its members while worker 1 sleeps through its first.
+            inputs = [said(0, "a"), said(1, "sleep 0.2"), said(0, "b"), said(1, "c"), said(2, "d"), said(3, "e")]
+            groups.submit(said(0, "z"))
+            groups.step(inputs, quorum=0.2)
+            groups.step([said(1, "f"), said(1, "g"), said(3, "h")])
+            groups.ready(min_ready=9)
+            assert told(groups, 1)[-1] == "said: sleep 0.2 c f g"
+            digests.add(groups.digest())
+    assert len(digests) == 1
+
+
+def test_random_interleavings_give_the_digest_of_one_after_another() -> None:
+    def play(plan: Any) -> str:
+        draw = random.Random(5)
+        with Groups(config({"Ladder": 2, "Told": 1}, most=60), plan=plan) as groups:
+            groups.reset(seed=3)
+            for _ in range(25):
+                inputs = [said(draw.randrange(6), draw.choice(["Up", "Down", "x"])) for _ in range(draw.randint(1, 9))]
+                if draw.random() < 0.5:
+                    groups.step(inputs)
+                else:
+                    for one in inputs:
+                        groups.submit(one)
+                    groups.ready(min_ready=draw.randint(1, len(inputs)))
+            groups.reset(seed=4)  # what is under way is taken in before
+            return groups.digest()
+
+    assert play("inline") == play(2) == play(3)
+
+
+@PLACES
+def test_what_comes_after_a_failure_does_nothing(plan: Any) -> None:
+    with Groups(config({"Told": 1}, group_size=1), plan=plan) as groups:
+        groups.reset(seed=1)
+        groups.step([said(0, "raise"), said(0, "end")])
+        status = groups.statuses[0]
+        assert (status.success, status.late) == (False, 1)
+        assert status.failure is not None
+        assert len(groups.rollout_cache[0]["history"]) == 2
+
+
+@PLACES
+def test_what_was_done_before_a_failure_is_kept(plan: Any) -> None:
+    with Groups(config({"Told": 1}, group_size=1), plan=plan) as groups:
+        groups.reset(seed=1)
+        groups.step([said(0, "a", "b", "raise", "c")])
+        turn = groups.rollout_cache[0]["history"][0]
+        assert turn["actions"] == ["a", "b"]
+        assert groups.statuses[0].num_actions == 2
+        failure = groups.statuses[0].failure
+        assert failure is not None
+        assert (failure.kind, failure.step) == ("ArithmeticError", 2)
+
+
+def test_environments_that_share_randomness_on_threads_are_the_plans_fault() -> None:
+    with Groups(config({"Drawer": 2}), plan="thread") as groups, pytest.raises(SharedRandomness):
+        groups.reset(seed=1)
+
+
+def test_multiprocessing_may_be_switched_on_too() -> None:
+    with Groups(config({"Ladder": 2}, use_multiprocessing=False, max_workers=2)) as groups:
+        groups.reset(seed=1)
+        groups.use_multiprocessing = True
+        assert len(groups.pool.workers) == 2
+        assert (groups.plan.backend, groups.plan.workers) == ("process", 2)
+        groups.use_multiprocessing = False
+        assert groups.plan.backend == "inline"
+        assert len(groups.step([said(0, "Up")])) == 1
+
+
+def test_a_deadline_under_auto_means_processes() -> None:
+    with Groups(config({"Told": 1}, step_timeout=0.3)) as groups:
+        groups.reset(seed=1)
+        groups.step([said(0, "hang"), said(1, "a")])
+        assert groups.statuses[0].failure is not None
+        assert groups.statuses[0].failure.kind == "CallTimeout"
+        assert told(groups, 1)[-1] == "said: a"
+    with pytest.raises(BadInput, match="cannot stay in the caller's process"):
+        Groups(config({"Told": 1}, step_timeout=0.3, sequential_env_types=["bandit"]))
+    with pytest.raises(BadInput, match="is no kind of environment"):
+        Groups(config({"Told": 1}, sequential_env_types=["bandid"]))
+
+
+def test_options_of_environments_are_checked_before_anything_is_played() -> None:
+    written = config({"SimpleSokoban": 1})
+    written["custom_envs"]["SimpleSokoban"] = {"env_type": "sokoban", "env_config": {"num_boxs": 1}}
+    with pytest.raises(BadInput, match=r"custom_envs\.SimpleSokoban\.env_config\.num_boxs is not known"):
+        Groups(written)
