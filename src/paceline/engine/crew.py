@@ -214,7 +214,9 @@ class Crew:
             self.steady = False
             return
         for slot in self.slots.values():
-            slot.suspect |= bool(slot.inflight or slot.redo) or any(slot.number in p.rung for p in self.ports.values())
+            slot.suspect |= bool(slot.inflight or slot.redo) or any(
+                slot.number in p.ringing.rung for p in self.ports.values()
+            )
             self.suspicious |= slot.suspect
 
     def mend(self) -> None:
@@ -258,7 +260,7 @@ class Crew:
         return True
 
     def _leave_threads(self) -> bool:
-        if not self.aside.tainted or self.busy or any(port.running for port in self.ports.values()):
+        if not self.aside.tainted or self.busy or any(port.answers.due for port in self.ports.values()):
             return False
         self.aside.leave_threads()
         return True
@@ -307,7 +309,7 @@ class Crew:
             self._collect(slot)
 
     def _busy(self) -> list[Slot]:
-        ringing = {number for port in self.ports.values() for number in port.rung}
+        ringing = {number for port in self.ports.values() for number in port.ringing.rung}
         return [
             slot
             for number, slot in self.slots.items()
@@ -330,7 +332,7 @@ class Crew:
                 number, item, result = content
                 with UNINTERRUPTED:
                     if number in self.ports:  # else it has been closed meanwhile
-                        self.ports[number].hear(item, result)
+                        self.ports[number].answers.hear(item, result)
                 continue
             most -= 1
             with UNINTERRUPTED:
@@ -353,10 +355,10 @@ class Crew:
             self._span(kind, name, start, slot.worker, member, end)
         if request.op == "ring":
             if request.method in self.ports:  # else its rows were there before this answer, and it has been closed
-                self.ports[request.method].answered(slot, request, answer)
+                self.ports[request.method].answers.take(slot, request, answer)
         elif request.op == "bind":
             if answer is not None and request.method in self.ports:
-                self.ports[request.method].refused(slot, as_error(answer))
+                self.ports[request.method].salvage.refused(slot, as_error(answer))
         elif request.op in ("build", "call", "map", "snapshot"):
             for result in answer:
                 self._take_result(slot, request, result)
@@ -449,7 +451,7 @@ class Crew:
         self.closed = True
         self.close_slots(self.slots.values())
         for port in self.ports.values():
-            port.release()
+            port.book.rows.release()
         self.ports.clear()
 
     def abandon(self) -> None:

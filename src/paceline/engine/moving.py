@@ -119,7 +119,7 @@ class Moving:
         for number, port in self._crew.ports.items():
             for slot in self._crew.slots.values():
                 if slot.worker is not None:
-                    op = "bind" if port.lives_on(slot) else "unbind"
+                    op = "bind" if port.book.lives_on(slot) else "unbind"
                     self._crew.submit(slot, Request(op, {}, method=number))
 
 

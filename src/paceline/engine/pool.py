@@ -273,7 +273,7 @@ class Pool:
         number = self._number()
         port = crew.ports[number] = Port(crew, number, method, inputs, outputs, chosen, rows, self._limit(deadline))
         for slot in crew.slots.values():
-            if port.lives_on(slot):
+            if port.book.lives_on(slot):
                 crew.submit(slot, Request("bind", {}, method=number))
         return port
 

@@ -73,8 +73,8 @@ class Recovery:
             first = slot.inflight[0]
             watches.append((first.deadline, first.since, len(first.items)))
         for port in self._crew.ports.values():
-            if port.rang(slot.worker) and port.has_pending(slot):
-                watches.append((port.deadline, port.rung[slot.number], 1))
+            if port.ringing.told_by_memory(slot.worker) and port.ringing.has_pending(slot):
+                watches.append((port.ringing.deadline, port.ringing.rung[slot.number], 1))
         return watches
 
     def kill_the_overdue(self, busy: list[Slot]) -> None:
@@ -88,7 +88,7 @@ class Recovery:
                 slot.worker.kill_the_hung()
 
     def _rung(self, slot: Slot) -> bool:
-        return any(port.has_pending(slot) for port in self._crew.ports.values())
+        return any(port.ringing.has_pending(slot) for port in self._crew.ports.values())
 
     def _deadline(self, slot: Slot) -> float | None:
         return max((deadline for deadline, _, _ in self._watches(slot) if deadline is not None), default=None)
@@ -111,7 +111,7 @@ class Recovery:
 
         again = [] if victim is None else self._after_death(slot, victim, verdict) if blame else [victim]
         for port in self._crew.ports.values():
-            port.lost(slot, dead, victim, verdict if blame else None)
+            port.salvage.lost(slot, dead, victim, verdict if blame else None)
         slot.redo, slot.overdue = None, None
         slot.inflight.clear()
         slot.queue = deque(request for request in (*earlier, *again, *later) if self._wanted(request))
@@ -172,12 +172,12 @@ class Recovery:
             if mine
             else []
         )
-        ports = {number: port for number, port in self._crew.ports.items() if port.lives_on(slot)}
+        ports = {number: port for number, port in self._crew.ports.items() if port.book.lives_on(slot)}
         preamble += [Request("bind", {}, method=number) for number in ports]
         slot.queue.extendleft(reversed(preamble))
         # Behind the calls: a ring waits for those of its own members before it is made, never the other way round.
         for port in ports.values():
-            slot.queue.extend(port.rings_again(slot))
+            slot.queue.extend(port.ringing.again(slot))
 
     def _after_death(self, slot: Slot, victim: Request, verdict: Verdict) -> list[Request]:
         """What becomes of the request that the worker died in."""
@@ -246,7 +246,7 @@ class Recovery:
             if member.slot == slot.number and member.awaited is not None:
                 self._crew.built(member, (member.index, ERROR, error, 0, None), "")
         for port in self._crew.ports.values():
-            port.abandon(slot, error)
+            port.salvage.abandon(slot, error)
 
     def _neighbour(self, slot: Slot) -> Slot | None:
         others = (s for s in self._crew.slots.values() if s.worker is not None and s.number not in (HERE, slot.number))
@@ -263,10 +263,10 @@ class Recovery:
             member.slot = target.number
         if moving:
             target.queue.append(crew.building(moving))
-        ports = {number: port for number, port in crew.ports.items() if port.lives_on(target)}
+        ports = {number: port for number, port in crew.ports.items() if port.book.lives_on(target)}
         target.queue.extend(Request("bind", {}, method=number) for number in ports)
         target.queue.extend(slot.queue)
         slot.queue.clear()
         for port in ports.values():
-            target.queue.extend(port.rings_again(target, {member.index for member in moving}))
+            target.queue.extend(port.ringing.again(target, {member.index for member in moving}))
         crew.feed(target)
