@@ -426,6 +426,8 @@ class Crew:
         elif kind == ERROR:
             member.snapshots = False
             error = as_error(payload)
+            if isinstance(error, NotImplementedError):  # it says itself that it has none
+                return
             why = f"{type(error).__name__}: {wire.words(error)}"
             self.note("unsaved", f"member {index} gave no snapshot and will not be asked again: {why}")
 
