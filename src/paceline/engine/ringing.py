@@ -68,6 +68,11 @@ class Ringing:
             self._places, self._known, self._epoch = found, slots, self._crew.epoch
         return found
 
+    def only_worker(self) -> Any:
+        """The worker that all members live with, if there is one and nothing is under way there."""
+        places = self._by_slot(self._book.everyone, True)
+        return places[0][0].worker if len(places) == 1 and not places[0][0].busy else None
+
     def request(self, items: Iterable[int]) -> Request:
         """The request that asks for these by a message."""
         return Request("ring", dict.fromkeys(items), method=self._number, deadline=self.deadline)

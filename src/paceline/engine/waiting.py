@@ -33,6 +33,8 @@ class Waiting:
 
     def until_ready(self, goal: int, timeout: float | None) -> None:
         """Waits until so many items are done, or for `timeout` seconds."""
+        if self._book.state.tobytes() == self._book.all_ready:
+            return
         end = None if timeout is None else monotonic() + timeout
         self._help()
         if self._ready() >= goal:
