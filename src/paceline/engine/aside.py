@@ -46,7 +46,7 @@ class Aside:
         for request in again:
             if request.op != "ring":
                 for index in request.items:
-                    self._crew.submit(self._crew.slots[self._home(request, index)], request.part(index))
+                    self._crew.sending.submit(self._crew.slots[self._home(request, index)], request.part(index))
         for port in self._crew.ports.values():
             port.salvage.ring_set_aside()
 
@@ -93,5 +93,5 @@ class Aside:
         for number, port in self._crew.ports.items():
             if port.book.lives_on(slot):
                 slot.queue.appendleft(Request("bind", {}, method=number))
-        slot.queue.appendleft(self._crew.building(members))
-        self._crew.feed(slot)
+        slot.queue.appendleft(self._crew.sending.building(members))
+        self._crew.sending.feed(slot)

@@ -165,7 +165,7 @@ class Port:
         del self._crew.ports[self._number]
         for slot in self._crew.slots.values():
             if slot.worker is not None and self.book.lives_on(slot):
-                self._crew.submit(slot, Request("unbind", {}, method=self._number))
+                self._crew.sending.submit(slot, Request("unbind", {}, method=self._number))
         self.book.close()
 
     def _run_here(self) -> bool:
@@ -235,4 +235,4 @@ class Port:
         self.ringing.forget()
         self._rounds += 1
         if self._rounds % _ROUNDS_PER_LOOK == 0:
-            self._crew.shorten(self._crew.members[member] for member in self.book.members)
+            self._crew.shortening.shorten(self._crew.members[member] for member in self.book.members)

@@ -160,15 +160,15 @@ class Recovery:
             self.without(slot, error)
             return
         self.settle_in(slot)
-        self._crew.feed(slot)
+        self._crew.sending.feed(slot)
 
     def settle_in(self, slot: Slot) -> None:
         """Puts before everything else what makes a new worker what the old one was, and rings again at the end."""
         mine = [m for m in self._crew.members if m.slot == slot.number and m.lost is None and not m.leaving]
         preamble = (
-            [self._crew.building([m]) for m in mine]
+            [self._crew.sending.building([m]) for m in mine]
             if slot.builds_alone
-            else [self._crew.building(mine)]
+            else [self._crew.sending.building(mine)]
             if mine
             else []
         )
@@ -193,8 +193,8 @@ class Recovery:
         index = next(iter(victim.items))
         error = verdict(index, victim.call_name(), victim.op == "map")
         if victim.op == "snapshot":
-            self._crew.saved((index, ERROR, error, 0, None))
-        self._crew.give(victim, (index, ERROR, error, 0, None), "")
+            self._crew.shortening.saved((index, ERROR, error, 0, None))
+        self._crew.hearing.give(victim, (index, ERROR, error, 0, None), "")
         return []
 
     def _after_death_in_build(self, slot: Slot, victim: Request, verdict: Verdict) -> None:
@@ -210,7 +210,7 @@ class Recovery:
             slot.unkeepable, member.build_tries = True, 0
         else:
             member.lost = verdict(member.index, victim.call_name())
-            self._crew.built(member, (member.index, ERROR, member.lost, 0, None), "")
+            self._crew.hearing.built(member, (member.index, ERROR, member.lost, 0, None), "")
 
     def _verdict(self, slot: Slot, dead: Any, gone: Gone, index: int, name: str, item: bool = False) -> WorkerLost:
         who = f"item {index}" if item else f"member {index} (key {self._crew.members[index].key!r})"
@@ -241,10 +241,10 @@ class Recovery:
         requests, slot.queue = list(slot.queue), deque()
         for request in requests:
             for index in request.items:
-                self._crew.give(request, (index, ERROR, error, 0, None), "")
+                self._crew.hearing.give(request, (index, ERROR, error, 0, None), "")
         for member in self._crew.members:
             if member.slot == slot.number and member.awaited is not None:
-                self._crew.built(member, (member.index, ERROR, error, 0, None), "")
+                self._crew.hearing.built(member, (member.index, ERROR, error, 0, None), "")
         for port in self._crew.ports.values():
             port.salvage.abandon(slot, error)
 
@@ -262,11 +262,11 @@ class Recovery:
         for member in moving:
             member.slot = target.number
         if moving:
-            target.queue.append(crew.building(moving))
+            target.queue.append(crew.sending.building(moving))
         ports = {number: port for number, port in crew.ports.items() if port.book.lives_on(target)}
         target.queue.extend(Request("bind", {}, method=number) for number in ports)
         target.queue.extend(slot.queue)
         slot.queue.clear()
         for port in ports.values():
             target.queue.extend(port.ringing.again(target, {member.index for member in moving}))
-        crew.feed(target)
+        crew.sending.feed(target)

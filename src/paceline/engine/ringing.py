@@ -45,7 +45,7 @@ class Ringing:
             self.rung[slot.number] = now
             worker = slot.worker
             if worker is None or not worker.rings or slot.busy or self._crew.trace is not None:
-                self._crew.submit(slot, self.request(mine))
+                self._crew.sending.submit(slot, self.request(mine))
                 continue
             if everyone and block is not None:
                 book.asked[block] = book.ones[block]

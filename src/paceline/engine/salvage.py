@@ -95,4 +95,4 @@ class Salvage:
         self._ringing.rung.clear()
         for slot in self._crew.slots.values():
             for request in self._ringing.again(slot):
-                self._crew.submit(slot, request)
+                self._crew.sending.submit(slot, request)

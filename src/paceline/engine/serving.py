@@ -94,7 +94,7 @@ class BoundPort:
     def serve(self) -> None:
         """Runs every asked item."""
         entries = self._asked_entries()
-        if 0 not in self._quiet:
+        if 0 not in self._quiet:  # as nearly always
             self._serve_watched(entries)
             return
         for quiet, some in groupby(entries, lambda entry: self._quiet[entry[0]]):
@@ -112,14 +112,17 @@ class BoundPort:
 
     def _serve_watched(self, entries: list[Entry]) -> None:
         """Runs items whose members are known to leave the process-wide generators alone, group by group."""
-        while entries and not self._host.retired:
-            size = self._group_size
-            group, entries = (entries, []) if len(entries) <= size else (entries[:size], entries[size:])
-            self._serve_group(group)
+        while len(entries) > (size := self._group_size):
+            self._serve_group(entries[:size])
+            entries = entries[size:]
+        if entries:
+            self._serve_group(entries)
 
     def _serve_group(self, group: list[Entry]) -> None:
         """Runs a group. Hot: what stands in the loop is paid for every env at every step."""
         host, asked = self._host, self._asked
+        if host.retired:
+            return
         before = host.isolation.watch()
         host.begin(group[0][1].index)
         said: dict[int, Any] = {}  # item → what was returned beside the rows, or raised

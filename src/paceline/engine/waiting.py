@@ -56,7 +56,7 @@ class Waiting:
             worker.help()
         here = self._crew.slots[HERE]
         while here.busy:
-            self._crew.pump(0.0)
+            self._crew.hearing.pump(0.0)
 
     def _spin(self, goal: int) -> bool:
         workers = list(self._ringing.by_memory.values())
@@ -84,7 +84,7 @@ class Waiting:
         workers = self._ringing.by_memory
         for worker in workers.values():
             worker.listen(until)
-        if not enough() and not self._crew.pump(seconds) and not enough():
+        if not enough() and not self._crew.hearing.pump(seconds) and not enough():
             raise Closed("the pool was closed before its rows had been run")
         for worker in workers.values():
             worker.listen(None)
@@ -102,7 +102,7 @@ class Waiting:
             return len(state) - state.count(IDLE)
         for item in range(len(state)):
             if book.unheard(item, state):
-                self._crew.hear(book.slot_of(item))
+                self._crew.hearing.hear(book.slot_of(item))
         state = book.state.tobytes()
         return sum(1 for item, mark in enumerate(state) if mark and not book.unheard(item, state))
 
