@@ -101,7 +101,7 @@ def by_port(owner: Pool) -> Callable[[], Any]:
     """One round trip of everybody through a port."""
     port = owner.port("run", {"action": ((), np.float64)}, {"out": ((), np.float64)})
     if isinstance(owner, UnsafePool):
-        take_out(port, "_log", NoLog())
+        take_out(port.book, "log", NoLog())
 
     def ring() -> None:
         port.post()

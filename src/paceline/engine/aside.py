@@ -46,9 +46,9 @@ class Aside:
         for request in again:
             if request.op != "ring":
                 for index in request.items:
-                    self._crew.submit(self._crew.slots[self._home(request, index)], request.part(index))
+                    self._crew.sending.submit(self._crew.slots[self._home(request, index)], request.part(index))
         for port in self._crew.ports.values():
-            port.ring_set_aside()
+            port.salvage.ring_set_aside()
 
     def _go_to_processes(self, again: list[Request]) -> None:
         indices = sorted({member for request in again for member in self._members(request)})
@@ -64,7 +64,8 @@ class Aside:
 
     def _members(self, request: Request) -> list[int]:
         if request.op == "ring":
-            return self._crew.ports[request.method].members_of(request.items)
+            members = self._crew.ports[request.method].book.members
+            return [members[item] for item in request.items]
         return list(request.items) if request.op == "call" else []
 
     def _home(self, request: Request, index: int) -> int:
@@ -90,7 +91,7 @@ class Aside:
             member.isolated = True
         self._crew.note("isolated", f"members {[m.index for m in members]} draw from process-wide generators: isolated")
         for number, port in self._crew.ports.items():
-            if port.lives_on(slot):
+            if port.book.lives_on(slot):
                 slot.queue.appendleft(Request("bind", {}, method=number))
-        slot.queue.appendleft(self._crew.building(members))
-        self._crew.feed(slot)
+        slot.queue.appendleft(self._crew.sending.building(members))
+        self._crew.sending.feed(slot)

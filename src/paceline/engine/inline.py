@@ -35,7 +35,6 @@ class InlineWorker:
             max_message=settings.max_message,
             tell=lambda news: self._news.append(("news", news)),
         )
-        self.ports = self._host.ports
 
     def send(self, request: Request, descriptor: int | None = None) -> None:
         self._requests.append(request)

@@ -37,7 +37,7 @@ def _of_map_or_port(crew: Crew, slot: Slot, request: Request) -> Message:
     if op == "bind":
         return crew.ports[number].binding(slot)
     if op == "ring":
-        return crew.ports[number].ringing(slot, request), None
+        return crew.ports[number].ringing.message(slot, request), None
     return (op, number), None
 
 

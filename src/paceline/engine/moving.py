@@ -65,7 +65,7 @@ class Moving:
         crew.epoch += 1
         for member in moving:
             member.slot, member.leaving = placed[member.index], False
-        handle = crew.build(moving)
+        handle = crew.sending.build(moving)
         self._bind_again()
         here = slots[HERE].worker
         if here is not None:
@@ -105,9 +105,10 @@ class Moving:
 
     def _shorten(self, members: list[Member]) -> None:
         able = [member for member in members if member.snapshots]
-        handle = Handle(self._crew.pump, [member.index for member in able])
+        handle = Handle(self._crew.hearing.pump, [member.index for member in able])
         for member in able:
-            self._crew.submit(self._crew.slots[member.slot], self._crew.saving({member.index: None}, handle))
+            request = self._crew.shortening.saving({member.index: None}, handle)
+            self._crew.sending.submit(self._crew.slots[member.slot], request)
         handle.finish()
 
     def _leave(self, members: list[Member]) -> None:
@@ -116,16 +117,16 @@ class Moving:
             slot = self._crew.slots[member.slot]
             if slot.worker is not None:
                 member.leaving = True
-                self._crew.submit(slot, Request("drop", {member.index: None}, deadline=self._crew.limit))
+                self._crew.sending.submit(slot, Request("drop", {member.index: None}, deadline=self._crew.limit))
         while self._crew.busy:
-            self._crew.pump(None)
+            self._crew.hearing.pump(None)
 
     def _bind_again(self) -> None:
         for number, port in self._crew.ports.items():
             for slot in self._crew.slots.values():
                 if slot.worker is not None:
-                    op = "bind" if port.lives_on(slot) else "unbind"
-                    self._crew.submit(slot, Request(op, {}, method=number))
+                    op = "bind" if port.book.lives_on(slot) else "unbind"
+                    self._crew.sending.submit(slot, Request(op, {}, method=number))
 
 
 def spread(members: int, workers: int, own: int = 0) -> list[int]:

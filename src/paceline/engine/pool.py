@@ -193,10 +193,10 @@ class Pool:
         packed = {index: self._packed(index, args) for index, args in self._in_order(calls)}
         if crew.ports:
             crew.settle_rings(packed)
-        handle = Handle(crew.pump, packed)
+        handle = Handle(crew.hearing.pump, packed)
         for number, items in self._by_slot(packed, apart):
             request = Request("call", items, method=method, record=record, handle=handle, deadline=limit)
-            crew.submit(crew.slots[number], request)
+            crew.sending.submit(crew.slots[number], request)
         return handle
 
     def round_over(self, *handles: Handle) -> None:
@@ -252,7 +252,7 @@ class Pool:
             for slot in crew.slots.values():
                 if slot.worker is not None and number in slot.defined:
                     slot.defined.remove(number)
-                    crew.submit(slot, Request("forget", {}, method=number))
+                    crew.sending.submit(slot, Request("forget", {}, method=number))
 
     def port(
         self,
@@ -280,8 +280,8 @@ class Pool:
         number = self._number()
         port = crew.ports[number] = Port(crew, number, method, inputs, outputs, chosen, rows, self._limit(deadline))
         for slot in crew.slots.values():
-            if port.lives_on(slot):
-                crew.submit(slot, Request("bind", {}, method=number))
+            if port.book.lives_on(slot):
+                crew.sending.submit(slot, Request("bind", {}, method=number))
         return port
 
     # -- places ---------------------------------------------------------------------------------------
@@ -341,9 +341,9 @@ class Pool:
         crew = self._open()
         able = [member.index for member in crew.members if member.snapshots]
         crew.settle_rings(able)
-        handle = Handle(crew.pump, able)
+        handle = Handle(crew.hearing.pump, able)
         for number, items in self._by_slot(dict.fromkeys(able), False):
-            crew.submit(crew.slots[number], crew.saving(items, handle))
+            crew.sending.submit(crew.slots[number], crew.shortening.saving(items, handle))
         handle.finish()
 
     # -- life -----------------------------------------------------------------------------------------
@@ -392,7 +392,7 @@ class Pool:
                 raise BadInput(f"member {member.index} is placed on worker {member.slot}; there are {workers}")
 
     def _build(self, failed_builds: str) -> None:
-        handle = self._crew.build(self._crew.members)
+        handle = self._crew.sending.build(self._crew.members)
         handle.finish()
         if failed_builds == "raise" and handle.failures():
             raise handle.first_error()
@@ -430,7 +430,7 @@ class Pool:
 
     def _drain(self) -> None:
         while self._crew.busy:
-            self._crew.pump(None)
+            self._crew.hearing.pump(None)
 
     def _limit(self, deadline: float | None) -> float | None:
         if deadline is not None:

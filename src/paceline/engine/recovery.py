@@ -88,8 +88,8 @@ class Recovery:
             first = slot.inflight[0]
             watches.append((first.deadline, first.since, len(first.items)))
         for port in self._crew.ports.values():
-            if port.rang(slot.worker) and port.has_pending(slot):
-                watches.append((port.deadline, port.rung[slot.number], 1))
+            if port.ringing.told_by_memory(slot.worker) and port.ringing.has_pending(slot):
+                watches.append((port.ringing.deadline, port.ringing.rung[slot.number], 1))
         return watches
 
     def kill_the_overdue(self, busy: list[Slot]) -> None:
@@ -103,7 +103,7 @@ class Recovery:
                 slot.worker.kill_the_hung()
 
     def _rung(self, slot: Slot) -> bool:
-        return any(port.has_pending(slot) for port in self._crew.ports.values())
+        return any(port.ringing.has_pending(slot) for port in self._crew.ports.values())
 
     def _deadline(self, slot: Slot) -> float | None:
         return max((deadline for deadline, _, _ in self._watches(slot) if deadline is not None), default=None)
@@ -126,7 +126,7 @@ class Recovery:
 
         again = [] if victim is None else self._after_death(slot, victim, verdict) if blame else [victim]
         for port in self._crew.ports.values():
-            port.lost(slot, dead, victim, verdict if blame else None)
+            port.salvage.lost(slot, dead, victim, verdict if blame else None)
         slot.redo, slot.overdue = None, None
         slot.inflight.clear()
         slot.queue = deque(request for request in (*earlier, *again, *later) if self._wanted(request))
@@ -175,24 +175,24 @@ class Recovery:
             self.without(slot, error)
             return
         self.settle_in(slot)
-        self._crew.feed(slot)
+        self._crew.sending.feed(slot)
 
     def settle_in(self, slot: Slot) -> None:
         """Puts before everything else what makes a new worker what the old one was, and rings again at the end."""
         mine = [m for m in self._crew.members if m.slot == slot.number and m.lost is None and not m.leaving]
         preamble = (
-            [self._crew.building([m]) for m in mine]
+            [self._crew.sending.building([m]) for m in mine]
             if slot.builds_alone
-            else [self._crew.building(mine)]
+            else [self._crew.sending.building(mine)]
             if mine
             else []
         )
-        ports = {number: port for number, port in self._crew.ports.items() if port.lives_on(slot)}
+        ports = {number: port for number, port in self._crew.ports.items() if port.book.lives_on(slot)}
         preamble += [Request("bind", {}, method=number) for number in ports]
         slot.queue.extendleft(reversed(preamble))
         # Behind the calls: a ring waits for those of its own members before it is made, never the other way round.
         for port in ports.values():
-            slot.queue.extend(port.rings_again(slot))
+            slot.queue.extend(port.ringing.again(slot))
 
     def _after_death(self, slot: Slot, victim: Request, verdict: Verdict) -> list[Request]:
         """What becomes of the request that the worker died in."""
@@ -208,8 +208,8 @@ class Recovery:
         index = next(iter(victim.items))
         error = verdict(index, victim.call_name(), victim.op == "map")
         if victim.op == "snapshot":
-            self._crew.saved((index, ERROR, error, 0, None))
-        self._crew.give(victim, (index, ERROR, error, 0, None), "")
+            self._crew.shortening.saved((index, ERROR, error, 0, None))
+        self._crew.hearing.give(victim, (index, ERROR, error, 0, None), "")
         return []
 
     def _after_death_in_build(self, slot: Slot, victim: Request, verdict: Verdict) -> None:
@@ -225,7 +225,7 @@ class Recovery:
             slot.unkeepable, member.build_tries = True, 0
         else:
             member.lost = verdict(member.index, victim.call_name())
-            self._crew.built(member, (member.index, ERROR, member.lost, 0, None), "")
+            self._crew.hearing.built(member, (member.index, ERROR, member.lost, 0, None), "")
 
     def _verdict(self, slot: Slot, dead: Any, gone: Gone, index: int, name: str, item: bool = False) -> WorkerLost:
         who = f"item {index}" if item else f"member {index} (key {self._crew.members[index].key!r})"
@@ -256,12 +256,12 @@ class Recovery:
         requests, slot.queue = list(slot.queue), deque()
         for request in requests:
             for index in request.items:
-                self._crew.give(request, (index, ERROR, error, 0, None), "")
+                self._crew.hearing.give(request, (index, ERROR, error, 0, None), "")
         for member in self._crew.members:
             if member.slot == slot.number and member.awaited is not None:
-                self._crew.built(member, (member.index, ERROR, error, 0, None), "")
+                self._crew.hearing.built(member, (member.index, ERROR, error, 0, None), "")
         for port in self._crew.ports.values():
-            port.abandon(slot, error)
+            port.salvage.abandon(slot, error)
 
     def _neighbour(self, slot: Slot) -> Slot | None:
         others = (s for s in self._crew.slots.values() if s.worker is not None and s.number not in (HERE, slot.number))
@@ -277,11 +277,11 @@ class Recovery:
         for member in moving:
             member.slot = target.number
         if moving:
-            target.queue.append(crew.building(moving))
-        ports = {number: port for number, port in crew.ports.items() if port.lives_on(target)}
+            target.queue.append(crew.sending.building(moving))
+        ports = {number: port for number, port in crew.ports.items() if port.book.lives_on(target)}
         target.queue.extend(Request("bind", {}, method=number) for number in ports)
         target.queue.extend(slot.queue)
         slot.queue.clear()
         for port in ports.values():
-            target.queue.extend(port.rings_again(target, {member.index for member in moving}))
-        crew.feed(target)
+            target.queue.extend(port.ringing.again(target, {member.index for member in moving}))
+        crew.sending.feed(target)

@@ -44,6 +44,12 @@ class Rows:
             self._shared.close()
 
 
+def block_of(items: Sequence[int]) -> slice | None:
+    """Where the marks of these items lie, if they lie side by side and in order."""
+    whole = bool(items) and list(items) == list(range(items[0], items[0] + len(items)))
+    return slice(items[0], items[0] + len(items)) if whole else None
+
+
 def _places(members: Sequence[int], rows: Mapping[int, int] | None) -> list[Any]:
     """Where each item's rows are: a number for one row, a slice if the caller gives numbers of rows."""
     if rows is None:

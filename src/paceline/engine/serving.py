@@ -1,6 +1,6 @@
 """A port as a host serves it: the method of each asked item, on its rows, in order.
 
-    asked[item] ──► run a group of items, half a millisecond ──► did anybody draw? ──► state[item]: READY or NEWS
+    asked[item] ──► run a group of items, about half a millisecond ──► did anybody draw? ──► state[item]: READY or NEWS
 
 Items whose members are known to leave the process-wide generators alone are run in groups, and one look vouches for
 the whole group: a look after each would cost as much as a small env. If somebody did draw, the whole group is stale.
@@ -8,10 +8,12 @@ the whole group: a look after each would cost as much as a small env. If somebod
 
 from __future__ import annotations
 
+from itertools import groupby
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from paceline.engine.isolation import Stale
+from paceline.engine.rows import block_of
 from paceline.engine.seat import Result, Seat, ability
 
 if TYPE_CHECKING:
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 IDLE, READY, NEWS = range(3)
 """What a port says of an item: not done, done, done and there is a message about it."""
+
+Entry = tuple[int, Seat, Any, tuple[Any, ...]]
+"""(item, whose it is, the bound method or None, views of its rows)"""
 
 _GROUP_SECONDS = 500e-6
 
@@ -54,13 +59,15 @@ class BoundPort:
         # Inputs are read-only: a row that was changed by a run that did not count could not be run again.
         readable = {name: _read_only(array) if name in inputs else array for name, array in arrays.items()}
         names = [name for name in arrays if name not in ("asked", "state")]
-        self._items: list[tuple[int, Seat, Any, tuple[Any, ...]]] = [
+        self._items: list[Entry] = [
             (item, seats[index], ability(seats[index].value, method), _views(readable, names, where))
             for index, (item, where) in rows.items()
         ]
-        self._mine = [item for item, *_ in self._items]
+        self._block = block_of([item for item, *_ in self._items])  # their marks, where these lie side by side
+        self._all_asked, self._all_ready = bytes([1]) * len(self._items), bytes([READY]) * len(self._items)
+        self._group_size = 1  # as many as were run in half a millisecond the last time
         self._quiet = bytearray([1]) * len(self._asked)  # items that may be run in groups, or are not ours
-        for item in self._mine:
+        for item, *_ in self._items:
             self._quiet[item] = 0
 
     def ask(self, items: list[int]) -> None:
@@ -86,82 +93,90 @@ class BoundPort:
 
     def serve(self) -> None:
         """Runs every asked item."""
-        asked, quiet, host = self._asked, self._quiet, self._host
-        group: list[tuple[int, Seat, Any]] = []
-        before: Any = None
-        end = 0.0
-        for item, seat, function, views in self._items:
-            if not asked[item] or host.retired:
-                continue
-            asked[item] = 0
-            if not quiet[item]:
-                self._serve_swapped(item, seat, function, views)
-                continue
-            if before is None:
-                before = host.isolation.watch()
-                host.begin(seat.index)
-                end = perf_counter() + _GROUP_SECONDS
+        entries = self._asked_entries()
+        if 0 not in self._quiet:  # as nearly always
+            self._serve_watched(entries)
+            return
+        for quiet, some in groupby(entries, lambda entry: self._quiet[entry[0]]):
+            if quiet:
+                self._serve_watched(list(some))
+            else:
+                for entry in some:
+                    self._serve_swapped(*entry)
+
+    def _asked_entries(self) -> list[Entry]:
+        asked, block = self._asked, self._block
+        if block is not None and asked[block].tobytes() == self._all_asked:
+            return self._items
+        return [entry for entry in self._items if asked[entry[0]]]
+
+    def _serve_watched(self, entries: list[Entry]) -> None:
+        """Runs items whose members are known to leave the process-wide generators alone, group by group."""
+        while len(entries) > (size := self._group_size):
+            self._serve_group(entries[:size])
+            entries = entries[size:]
+        if entries:
+            self._serve_group(entries)
+
+    def _serve_group(self, group: list[Entry]) -> None:
+        """Runs a group. Hot: what stands in the loop is paid for every env at every step."""
+        host, asked = self._host, self._asked
+        if host.retired:
+            return
+        before = host.isolation.watch()
+        host.begin(group[0][1].index)
+        said: dict[int, Any] = {}  # item → what was returned beside the rows, or raised
+        start = perf_counter()
+        for item, seat, function, views in group:
+            if host.retired:
+                return
+            asked[item] = 0  # it has begun: if this process dies now, main knows in whose hands
             host.current = seat.index
             try:
-                group.append((item, seat, function(*views)))
+                result = function(*views)
             except BaseException as error:
-                group.append((item, seat, _Raised(error)))
-            if perf_counter() > end:
-                self._vouch(group, before)
-                before = None
-        if before is not None:
-            self._vouch(group, before)
-
-    def serve_everyone(self) -> bool:
-        """Runs every item that is bound here, with one look at the end. Returns whether there is nothing to tell of
-        them; then their states are left alone."""
-        if 0 in self._quiet:
-            self.ask(self._mine)
-            self.serve()
-            return False
-        host = self._host
-        before = host.isolation.watch()
-        results = []
-        for _, _, function, views in self._items:
-            try:
-                results.append(function(*views))
-            except BaseException as error:
+                result = said[item] = _Raised(error)
                 if host.interrupted_by(error):
-                    raise
-                results.append(_Raised(error))
-        if host.isolation.quiet_since(before) and all(result is None for result in results):
-            return True
-        self._vouch([(*entry[:2], result) for entry, result in zip(self._items, results, strict=True)], before)
-        return False
+                    break  # the others never begin: the round is void
+            if result is not None:
+                said[item] = result
+        self._group_size = 1 + int(_GROUP_SECONDS * len(group) / (perf_counter() - start + 1e-9))
+        self._vouch(group, said, before)
 
-    def _vouch(self, group: list[tuple[int, Seat, Any]], before: Any) -> None:
-        host, state = self._host, self._state
+    def _vouch(self, group: list[Entry], said: dict[int, Any], before: Any) -> None:
+        """Looks whether anybody of a group drew, and tells what has come of it."""
+        host = self._host
         if host.retired:
-            group.clear()
             return
         if not host.isolation.quiet_since(before):
-            self._disown(group)
-        for item, seat, result in group:
-            if result is None:
-                state[item] = READY
-            else:
-                self._report(item, self._told(seat, result))
-        group.clear()
+            self._disown(group, said)
+        if not said and group is self._items and self._block is not None:
+            self._state[self._block] = self._all_ready
+        else:
+            for item, seat, _, _ in group:
+                if item in said:
+                    self._report(item, self._told(seat, said[item]))
+                else:
+                    self._state[item] = READY
         if host.ready is not None:
             host.ready()
 
-    def _disown(self, group: list[tuple[int, Seat, Any]]) -> None:
+    def _disown(self, group: list[Entry], said: dict[int, Any]) -> None:
         """Somebody drew from a stream that is not its own; who, nobody knows."""
         try:
             self._host.isolation.disown()
         except Exception as error:
-            for place, (item, seat, result) in enumerate(group):
+            for item, *_ in group:
                 self._quiet[item] = 0
+                result = said.get(item)
                 if not (type(result) is _Raised and self._host.interrupted_by(result.error)):
-                    group[place] = item, seat, _Raised(error)
+                    said[item] = _Raised(error)
 
     def _serve_swapped(self, item: int, seat: Seat, function: Any, views: tuple[Any, ...]) -> None:
         host, method = self._host, self._method
+        if host.retired:
+            return
+        self._asked[item] = 0
         host.begin(seat.index)
         start = perf_counter()
         prior = seat.streams.drawn()

@@ -52,7 +52,7 @@ class Stream:
         while self._handles:
             if self._meter is not None:
                 self._meter.begin()
-            if not self._crew.pump(None) and not any(handle.done for _, handle, _ in self._handles):
+            if not self._crew.hearing.pump(None) and not any(handle.done for _, handle, _ in self._handles):
                 raise Closed("the pool was closed while a map was under way")
             done = list(self._finished())
             if self._meter is not None:
@@ -87,10 +87,10 @@ class Stream:
                 break
         self._exhausted = len(chunk) < self._chunk
         if chunk:
-            handle = Handle(self._crew.pump, chunk)
+            handle = Handle(self._crew.hearing.pump, chunk)
             request = Request("map", chunk, method=self._number, handle=handle, deadline=self._deadline)
             self._handles.append((slot, handle, perf_counter()))
-            self._crew.submit(slot, request)
+            self._crew.sending.submit(slot, request)
 
     def _finished(self) -> Iterator[tuple[int, Outcome]]:
         done = [entry for entry in self._handles if entry[1].done]

@@ -44,8 +44,9 @@ def begins_afresh(env: Any) -> bool:
 def pickled(env: Any) -> bytes | None:
     """A pickle that is the env, or None if there is none."""
     try:
+        said = _spelled_out(env)  # first: it refuses what would be built anew by its pickle
         packed = pickle.dumps(env, 5)
-        faithful = len(packed) < _MOST and _spelled_out(pickle.loads(packed)) == _spelled_out(env)
+        faithful = len(packed) < _MOST and _spelled_out(pickle.loads(packed)) == said
     except Exception:
         return None
     return packed if faithful else None

@@ -1,0 +1,132 @@
+"""What a port's items have answered: into their members' journals first, and then to the caller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from paceline.engine import wire
+from paceline.engine.calls import Request, as_error
+from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.roster import Slot
+from paceline.engine.seat import ERROR, OK, SHARED, STALE, Result
+from paceline.engine.serving import IDLE, NEWS
+
+if TYPE_CHECKING:
+    from paceline.engine.book import Book
+    from paceline.engine.crew import Crew
+    from paceline.engine.ringing import Ringing
+
+_PLAIN: Result = (0, OK, None, 0, None)  # what an item that only wrote its rows has answered
+
+
+class Answers:
+    """Takes in what the items of one port have answered."""
+
+    def __init__(self, crew: Crew, book: Book, ringing: Ringing) -> None:
+        self._crew = crew
+        self._book = book
+        self._ringing = ringing
+        self._absorbed: set[int] = set()  # items whose answers are in the journal, and not yet with the caller
+        self.tries: dict[int, int] = {}  # how many workers an item has killed
+        self.aside: set[int] = set()  # items that drew on threads: they are rung again once their members have moved
+        self.extras: dict[int, Any] = {}
+        self.errors: dict[int, BaseException] = {}
+
+    def harvest(self) -> list[int]:
+        """Hands the caller everything that is done. Returns whose items these are."""
+        book = self._book
+        state = book.state.tobytes()
+        if state == book.all_ready and book.outstanding == len(state) and not self._absorbed:
+            book.log.served(None)
+            book.waiting[:] = book.zeros
+            book.state[:] = book.zeros
+            book.outstanding = 0
+            return book.members.copy()
+        done = [i for i in book.everyone if book.waiting[i] and state[i] and not book.unheard(i, state)]
+        for item in done:
+            self.absorb(item)
+            self._deliver(item)
+        book.outstanding -= len(done)
+        return [book.members[item] for item in done]
+
+    def absorb(self, item: int) -> None:
+        """Takes what an item has answered into its member's journal, once."""
+        if item in self._absorbed:
+            return
+        self._absorbed.add(item)
+        book = self._book
+        _, kind, _, _, base = book.heard.get(item, _PLAIN)
+        if kind == ERROR:
+            book.log.failed(item)
+        else:
+            book.log.served([item])
+        if base is not None:
+            book.member(item).journal.start_anew(base, (book.log, item))
+
+    def _deliver(self, item: int) -> None:
+        """Hands the caller what an item has answered beside its rows."""
+        book = self._book
+        _, kind, payload, _, _ = book.heard.pop(item, _PLAIN)
+        member = book.member(item)
+        if kind == ERROR:
+            error = self.errors[member.index] = as_error(payload)
+            error.add_note(f"in member {member.index} (key {member.key!r}), {book.method}()")
+        elif payload is not None and (answer := wire.unpack(payload)) is not None:
+            self.extras[member.index] = answer
+        self._absorbed.discard(item)
+        self.tries.pop(item, None)
+        book.waiting[item] = 0
+        book.state[item] = IDLE
+
+    def absorb_all(self, items: list[int]) -> None:
+        """Takes what these have answered into their members' journals; `harvest` still has to hand it out."""
+        with UNINTERRUPTED:
+            for item in items:
+                self.absorb(item)
+
+    def hear(self, item: int, result: Result) -> None:
+        """Takes a message about an item in; a stale one is rebuilt and rung again."""
+        book = self._book
+        if item in book.heard:
+            return  # it has been answered for meanwhile
+        index, kind, payload, checked, base = result
+        shared = kind == SHARED and self._crew.shrinks
+        if kind != STALE and not shared:
+            book.heard[item] = (index, ERROR, payload, checked, base) if kind == SHARED else result
+            if kind == ERROR:
+                book.state[item] = NEWS  # as its worker does, if it has the port
+            return
+        book.state[item] = IDLE
+        if shared:
+            self.aside.add(item)
+            self._crew.aside.tainted.append(self._ringing.request([item]))
+            return
+        slot = book.slot_of(item)
+        slot.queue.appendleft(self._ringing.request([item]))
+        self._crew.aside.isolate(slot, [book.member(item)])
+
+    def take(self, slot: Slot, request: Request, answer: Any) -> None:
+        """A worker that was asked by a message has served; where memory is not shared, its rows come with that."""
+        if answer is None:
+            return
+        book = self._book
+        outputs, state = answer
+        for item in request.items:
+            if state[item] == IDLE:
+                continue  # it is not bound there, and has been answered for
+            if book.unheard(item, state):
+                continue  # stale: `hear` has had it rebuilt and rung again, so it is not done, even if the worker dies
+            book.rows.take(item, outputs)
+            book.asked[item] = 0
+            book.state[item] = state[item]
+
+    def forget(self) -> None:
+        """The round in hand never took place."""
+        self._absorbed.clear()
+        self.aside.clear()
+
+    @property
+    def due(self) -> bool:
+        """Whether rows that were asked for have not been run yet; those that were set aside do not count."""
+        book = self._book
+        return any(book.waiting[i] and not book.state[i] and i not in self.aside for i in book.everyone)

@@ -1,0 +1,178 @@
+"""What comes back from the workers: replies in order, news of ports at any time, and the end of a worker.
+
+worker.receive ──► collect ──► take ──► journal ──► whoever asked
+                      ├── dead, or overdue ──► recovery.py
+                      └── drew from a stream that is not its own ──► aside.py
+"""
+
+from __future__ import annotations
+
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any
+
+from paceline.engine.backend import Gone
+from paceline.engine.calls import Request, as_error
+from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.recovery import WORK
+from paceline.engine.roster import HERE, Member, Slot
+from paceline.engine.seat import ERROR, OK, SHARED, STALE, Result
+
+if TYPE_CHECKING:
+    from paceline.engine.crew import Crew
+
+
+class Hearing:
+    """The hearing half of a crew's traffic."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+
+    def pump(self, timeout: float | None = None) -> bool:
+        """Takes in what has come; if nothing has, waits for something, `timeout` seconds at the most.
+
+        Returns False if nothing is under way, so that nothing can come.
+        """
+        if self._crew.closed:
+            return False
+        self._crew.mend()
+        try:
+            return self._pump(timeout)
+        except BaseException as error:
+            self._crew.distrust()
+            if isinstance(error, KeyboardInterrupt):  # the user's own lines matter, not where we slept
+                raise error.with_traceback(None) from None
+            raise
+
+    def _pump(self, timeout: float | None) -> bool:
+        here = self._crew.slots[HERE]
+        if here.busy:
+            for slot in self._busy():
+                self._collect(slot)
+            self._collect(here, most=1)
+            return True
+        busy = self._busy()
+        if not busy:
+            return self._leave_threads()
+        begin = perf_counter() if self._crew.trace is not None else 0.0
+        limit = self._crew.recovery.time_left(busy, timeout)
+        workers = [slot.worker for slot in busy]
+        self._crew.steady = True
+        in_time = busy[0].backend.wait(workers, limit)
+        self._crew.steady = False
+        if self._crew.trace is not None:
+            self._crew.trace.add("wait", "wait", begin, perf_counter(), worker=HERE)
+        for slot in busy:
+            self._collect(slot)
+        if not in_time:
+            self._crew.recovery.kill_the_overdue(busy)
+        self._leave_threads()
+        return True
+
+    def _leave_threads(self) -> bool:
+        crew = self._crew
+        if not crew.aside.tainted or crew.busy or any(port.answers.due for port in crew.ports.values()):
+            return False
+        crew.aside.leave_threads()
+        return True
+
+    def hear(self, slot: Slot) -> None:
+        """Takes in what a worker has said, without waiting."""
+        if slot.worker is not None:
+            self._collect(slot)
+
+    def _busy(self) -> list[Slot]:
+        ringing = {number for port in self._crew.ports.values() for number in port.ringing.rung}
+        return [
+            slot
+            for number, slot in self._crew.slots.items()
+            if number != HERE and slot.worker is not None and (slot.inflight or number in ringing)
+        ]
+
+    def _collect(self, slot: Slot, most: int = 1 << 30) -> None:
+        """Takes replies in until none is left, or none is due."""
+        while most > 0:
+            try:
+                reply = slot.worker.receive()
+            except Gone as gone:
+                with UNINTERRUPTED:
+                    self._crew.recovery.recover(slot, gone)
+                return
+            if reply is None:
+                return
+            kind, content = reply
+            if kind == "news":
+                number, item, result = content
+                with UNINTERRUPTED:
+                    if number in self._crew.ports:  # else it has been closed meanwhile
+                        self._crew.ports[number].answers.hear(item, result)
+                continue
+            most -= 1
+            with UNINTERRUPTED:
+                self._take(slot, slot.inflight[0], *content)
+                slot.inflight.popleft()
+                if slot.redo is not None and not slot.inflight:
+                    self._crew.aside.redo(slot)
+                if slot.inflight:
+                    slot.inflight[0].since = monotonic()
+                self._crew.sending.feed(slot)
+            if not slot.inflight and not slot.queue:
+                slot.careful = False
+                return
+
+    def _take(self, slot: Slot, request: Request, answer: Any, spans: list[Any]) -> None:
+        if request.op in WORK:
+            slot.fruitless = 0
+        for name, member, start, end in spans:
+            kind = name if name in ("build", "rebuild", "map") else "call"
+            self._crew.span(kind, name, start, slot.worker, member, end)
+        if request.op == "ring":
+            if request.method in self._crew.ports:  # else its rows were there before, and it has been closed
+                self._crew.ports[request.method].answers.take(slot, request, answer)
+        elif request.op == "bind":
+            if answer is not None and request.method in self._crew.ports:
+                self._crew.ports[request.method].salvage.refused(slot, as_error(answer))
+        elif request.op in ("build", "call", "map", "snapshot"):
+            for result in answer:
+                self._take_result(slot, request, result)
+                # Taken one by one: if we are interrupted here, only the others are asked again.
+                request.items.pop(result[0], None)
+
+    def _take_result(self, slot: Slot, request: Request, result: Result) -> None:
+        index, kind, payload, checked, base = result
+        if kind in (STALE, SHARED) and self._crew.aside.put(slot, request.part(index), kind):
+            return
+        if kind == SHARED:
+            result = index, ERROR, payload, checked, base
+        if request.op == "build":
+            self.built(self._crew.members[index], result, self._where(slot, request, result))
+            return
+        if request.op == "call" and request.record and kind != SHARED:  # else it does not count: it will be rebuilt
+            self._crew.shortening.journal_call(self._crew.members[index], request, result)
+        elif request.op == "snapshot":
+            self._crew.shortening.saved(result)
+        self.give(request, result, self._where(slot, request, result))
+
+    def built(self, member: Member, result: Result, note: str) -> None:
+        """Tells whoever waits for a member that it stands, or why not."""
+        member.stands = result[1] == OK
+        if result[1] == OK:
+            member.build_tries = 0
+            member.snapshots = result[2]["snapshots"]
+            member.recalls = result[2]["recalls"]
+            member.isolated |= result[2]["isolated"]
+        handle, member.awaited = member.awaited, None
+        if handle is not None:
+            handle.take(result, note)
+
+    def give(self, request: Request, result: Result, note: str) -> None:
+        """Answers the caller."""
+        if request.handle is not None:
+            request.handle.take(result, note)
+
+    def _where(self, slot: Slot, request: Request, result: Result) -> str:
+        if result[1] != ERROR:
+            return ""
+        index = result[0]
+        what = f"item {index}" if request.op == "map" else f"member {index} (key {self._crew.members[index].key!r})"
+        worker = slot.worker
+        return f"in {what}, {request.call_name()}, worker {slot.number} ({worker.backend}, pid {worker.pid})"

@@ -1,0 +1,113 @@
+"""How a port's workers are told that there are rows to run: by memory where they look at it, else by a message.
+
+ring(items) ──► per worker: asked[item] = 1, one ring             (shared memory, nothing else under way there)
+            └─► per worker: Request("ring", items) in its queue   (behind what it has been asked before)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from paceline.engine.calls import Request
+from paceline.engine.roster import Slot
+from paceline.engine.rows import block_of
+from paceline.engine.wait import publish
+
+if TYPE_CHECKING:
+    from paceline.engine.book import Book
+    from paceline.engine.crew import Crew
+
+_Place = tuple[Slot, list[int], slice | None]
+"""A slot, the items that live there, and where their marks lie if they lie side by side."""
+
+
+class Ringing:
+    """The rings of one port."""
+
+    def __init__(self, crew: Crew, number: int, book: Book, deadline: float | None) -> None:
+        self._crew = crew
+        self._number = number
+        self._book = book
+        self.deadline = deadline
+        self.rung: dict[int, float] = {}  # slot → when it was rung and has not answered
+        self.by_memory: dict[int, Any] = {}  # workers that answer by shared memory, by their numbers
+        self.alone: set[int] = set()  # slots whose items are rung one by one, to find the one that kills
+        self._places: list[_Place] = []  # of everybody
+        self._known: Any = None  # the slots, and the epoch, for which that holds
+        self._epoch = -1
+
+    def ring(self, items: Sequence[int], everyone: bool) -> None:
+        """Rings each worker that has some of these once."""
+        book, now = self._book, monotonic()
+        for slot, mine, block in self._by_slot(items, everyone):
+            self.rung[slot.number] = now
+            worker = slot.worker
+            if worker is None or not worker.rings or slot.busy or self._crew.trace is not None:
+                self._crew.sending.submit(slot, self.request(mine))
+                continue
+            if everyone and block is not None:
+                book.asked[block] = book.ones[block]
+            else:
+                for item in mine:
+                    book.asked[item] = 1
+            publish()
+            worker.ring()
+            self.by_memory[slot.number] = worker
+
+    def _by_slot(self, items: Sequence[int], everyone: bool) -> list[_Place]:
+        slots = self._crew.slots
+        if everyone and self._known is slots and self._epoch == self._crew.epoch:
+            return self._places
+        by_slot: dict[int, list[int]] = {}
+        for item in items:
+            by_slot.setdefault(self._book.slot_of(item).number, []).append(item)
+        found = [(slots[number], mine, block_of(mine)) for number, mine in by_slot.items()]
+        if everyone:
+            self._places, self._known, self._epoch = found, slots, self._crew.epoch
+        return found
+
+    def only_worker(self) -> Any:
+        """The worker that all members live with, if there is one and nothing is under way there."""
+        places = self._by_slot(self._book.everyone, True)
+        return places[0][0].worker if len(places) == 1 and not places[0][0].busy else None
+
+    def request(self, items: Iterable[int]) -> Request:
+        """The request that asks for these by a message."""
+        return Request("ring", dict.fromkeys(items), method=self._number, deadline=self.deadline)
+
+    def again(self, slot: Slot, members: set[int] | None = None) -> list[Request]:
+        """What a new worker has to be asked again (of these members only)."""
+        book = self._book
+        pending = [item for item in book.pending(slot) if members is None or book.members[item] in members]
+        for item in pending:
+            book.asked[item] = 0
+        if not pending:
+            return []
+        self.rung[slot.number] = monotonic()
+        return [self.request([item]) for item in pending] if slot.number in self.alone else [self.request(pending)]
+
+    def message(self, slot: Slot, request: Request) -> tuple[Any, ...]:
+        """What a worker is sent for a request of ours."""
+        for item in [item for item in request.items if self._book.state[item]]:
+            del request.items[item]  # it has been answered for meanwhile
+        if slot.worker.shares_memory:
+            # The host marks the rows as asked when it gets there: a worker that still has to bind must not see them.
+            return "ring", self._number, list(request.items)
+        return "ship", self._number, self._book.rows.inputs, self._book.mask(list(request.items))
+
+    def told_by_memory(self, worker: Any) -> bool:
+        """Whether the worker has been told of rows by memory, and not by a message."""
+        return self.by_memory.get(worker.number) is worker
+
+    def has_pending(self, slot: Slot) -> bool:
+        """Whether a worker still has rows to run."""
+        return slot.number in self.rung and any(True for _ in self._book.pending(slot))
+
+    def forget(self) -> None:
+        """Everything that was rung for has been answered."""
+        self.rung.clear()
+        self.by_memory.clear()
+        if self.alone:
+            self.alone.clear()

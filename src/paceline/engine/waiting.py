@@ -1,0 +1,112 @@
+"""How the caller waits for a port's rows.
+
+help: run what lives here ──► spin while it may be soon ──► sleep until a worker knocks ──► look: are there enough?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING
+
+from paceline.engine.roster import HERE
+from paceline.engine.serving import IDLE, NEWS
+from paceline.engine.wait import Patience
+from paceline.errors import Closed
+
+if TYPE_CHECKING:
+    from paceline.engine.book import Book
+    from paceline.engine.crew import Crew
+    from paceline.engine.ringing import Ringing
+
+_LOOK_AGAIN = 0.1
+
+
+class Waiting:
+    """Waits for the items of one port."""
+
+    def __init__(self, crew: Crew, book: Book, ringing: Ringing) -> None:
+        self._crew = crew
+        self._book = book
+        self._ringing = ringing
+        self._patience = Patience()
+
+    def until_ready(self, goal: int, timeout: float | None) -> None:
+        """Waits until so many items are done, or for `timeout` seconds."""
+        if self._book.state.tobytes() == self._book.all_ready:
+            return
+        end = None if timeout is None else monotonic() + timeout
+        self._help()
+        if self._ready() >= goal:
+            return
+        start = perf_counter()
+        if not self._spin(goal):
+            self._sleep(goal, end)
+        self._patience.learn(perf_counter() - start)
+
+    def until_done(self, items: list[int]) -> None:
+        """Waits until these items are done."""
+        self._help()
+        while not self._done(items):
+            self._rest(_LOOK_AGAIN, lambda: self._done(items), lambda: True)
+
+    def _help(self) -> None:
+        """Does first what is to be done here; the workers are busy meanwhile."""
+        for worker in self._ringing.by_memory.values():
+            worker.help()
+        here = self._crew.slots[HERE]
+        while here.busy:
+            self._crew.hearing.pump(0.0)
+
+    def _spin(self, goal: int) -> bool:
+        workers = list(self._ringing.by_memory.values())
+        if not workers:
+            return False
+        if goal < self._book.outstanding or len(workers) < len(self._ringing.rung):
+            return self._patience.spin(lambda: self._ready() >= goal)
+        self._crew.steady = True  # looking at words changes nothing
+        if len(workers) == 1:
+            served = self._patience.spin(workers[0].has_served)
+        else:
+            served = self._patience.spin(lambda: all(worker.has_served() for worker in workers))
+        self._crew.steady = False
+        return served and self._ready() >= goal
+
+    def _sleep(self, goal: int, end: float | None) -> None:
+        while self._ready() < goal:
+            left = _LOOK_AGAIN if end is None else min(_LOOK_AGAIN, end - monotonic())
+            if left <= 0:
+                return
+            self._rest(left, lambda: self._ready() >= goal, lambda: self._seem_ready(goal))
+
+    def _rest(self, seconds: float, enough: Callable[[], bool], until: Callable[[], bool]) -> None:
+        """Sleeps until a worker has something to tell; they are asked to knock. Threads look at `until` first."""
+        workers = self._ringing.by_memory
+        for worker in workers.values():
+            worker.listen(until)
+        if not enough() and not self._crew.hearing.pump(seconds) and not enough():
+            raise Closed("the pool was closed before its rows had been run")
+        for worker in workers.values():
+            worker.listen(None)
+
+    def _seem_ready(self, goal: int) -> bool:
+        """Whether the caller should look. Only looks itself, so that any thread may ask."""
+        state = self._book.state.tobytes()
+        return NEWS in state or len(state) - state.count(IDLE) >= goal
+
+    def _ready(self) -> int:
+        """How many items are done, and what they had to say has been heard."""
+        book = self._book
+        state = book.state.tobytes()
+        if NEWS not in state:
+            return len(state) - state.count(IDLE)
+        for item in range(len(state)):
+            if book.unheard(item, state):
+                self._crew.hearing.hear(book.slot_of(item))
+        state = book.state.tobytes()
+        return sum(1 for item, mark in enumerate(state) if mark and not book.unheard(item, state))
+
+    def _done(self, items: list[int]) -> bool:
+        self._ready()
+        book = self._book
+        return all(book.state[item] and not book.unheard(item, book.state) for item in items)

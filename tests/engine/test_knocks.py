@@ -1,0 +1,93 @@
+"""Threads that are rung through memory knock when the caller has enough: a knock is neither lost nor heard for ever."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paceline import Pool
+from paceline.engine.backend import Settings
+from paceline.engine.thread import BACKEND, ThreadWorker
+
+ORDER = ({"order": ((), np.int64)}, {"out": ((), np.float64)})
+GATES: dict[int, threading.Event] = {}
+
+
+class Gated:
+    """Adds up what it is given; an order above 0 waits for the gate of that number first."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+
+    def row(self, order: np.ndarray, out: np.ndarray) -> None:
+        if int(order):
+            assert GATES[int(order)].wait(10.0)
+        self.total += 1.0
+        out[...] = self.total
+
+
+@pytest.fixture
+def worker() -> Any:
+    one = ThreadWorker(0, Settings())
+    yield one
+    one.say_goodbye()
+    one.close(5.0)
+
+
+def knock_late(worker: ThreadWorker, then: Any) -> None:
+    """Rings; the thread finds that the caller has enough, and before it can knock, `then` is done."""
+    looked, go_on = threading.Event(), threading.Event()
+
+    def enough() -> bool:
+        looked.set()
+        return go_on.wait(10.0)
+
+    worker.listen(enough)
+    worker.ring()
+    assert looked.wait(10.0)
+    then()
+    go_on.set()
+    worker.send(("forget", 0))  # answered after the knock, so that it is known to be over
+    while worker.receive() is None:
+        BACKEND.wait([worker], 10.0)
+
+
+def test_a_knock_after_the_caller_has_gone_wakes_nobody(worker: ThreadWorker) -> None:
+    knock_late(worker, lambda: worker.listen(None))
+    assert not worker.has_spoken
+    assert not BACKEND.wait([worker], 0.0)
+
+
+def test_a_knock_for_the_last_round_is_not_taken_for_one_of_the_next(worker: ThreadWorker) -> None:
+    knock_late(worker, lambda: worker.listen(lambda: False))
+    assert not BACKEND.wait([worker], 0.0)
+
+
+def test_who_listens_again_hears_the_next_round(worker: ThreadWorker) -> None:
+    knock_late(worker, lambda: worker.listen(None))
+    worker.listen(lambda: True)
+    worker.ring()
+    assert BACKEND.wait([worker], 10.0)
+    assert worker.has_served()
+    worker.listen(None)
+    assert not worker.has_spoken
+
+
+def test_rounds_after_a_late_thread_are_complete() -> None:
+    """Somebody is always still running when the caller has enough and goes; what it gives is there the next time."""
+    GATES.update({number: threading.Event() for number in range(1, 21)})
+    with Pool([Gated] * 3, backend="thread", workers=3) as pool:
+        port = pool.port("row", *ORDER)
+        port.round()
+        for turn in range(1, 21):
+            port.inputs["order"][:] = [0, turn, 0]
+            port.post()
+            early = port.wait(2)
+            assert set(early) == {0, 2}
+            GATES[turn].set()  # now it ends, and perhaps knocks, while nobody listens
+            assert port.wait() == [1]
+            assert port.outputs["out"].tolist() == [turn + 1.0] * 3
+    GATES.clear()
