@@ -89,3 +89,16 @@ def test_straggling_that_makes_no_sense_is_refused(options: dict, words: str) ->
         groups.reset(seed=1)
         with pytest.raises(BadInput, match=words):
             groups.step([said(0, "Up")], **options)
+
+
+def test_whoever_hangs_in_a_turn_that_was_cut_is_ended() -> None:
+    with Groups(config({"Told": 2}, group_size=1), plan=1) as groups:
+        groups.reset(seed=1)
+        groups.step([said(0, "a"), said(1, "b")])
+        outputs = groups.step([said(0, "c"), said(1, "hang")], deadline=0.5, late="truncate")
+        assert [cache["env_id"] for cache in outputs] == [0]
+        assert [status.cut for status in groups.statuses] == ["", "deadline"]
+        states = groups.get_rollout_states()  # nobody waits for a minute
+        assert [state["history"][-1]["state"] for state in states] == ["said: a c", "said: b"]
+        groups.reset(seed=1)
+        assert len(groups.step([said(0, "d"), said(1, "e")])) == 2

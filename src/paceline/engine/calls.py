@@ -103,6 +103,7 @@ class Handle:
         self._expected = list(expected)
         self._results: dict[int, Result] = {}
         self._notes: dict[int, str] = {}
+        self.unwanted: set[int] = set()  # whose answers nobody waits for any more
         self.answered = 0
 
     @property

@@ -204,6 +204,15 @@ class Pool:
         if self._crew.pilot is not None:
             self._crew.pilot.end(sum(map(len, handles)), sum(handle.nbytes() for handle in handles))
 
+    def give_up(self, handle: Handle, members: Iterable[int]) -> None:
+        """Nobody wants these members' answers any more: they are not asked again, and a worker that is busy with one of
+        them is killed, where that can be done; whoever else lives there is rebuilt."""
+        handle.unwanted.update(members)
+        for slot in self._open().slots.values():
+            first = slot.inflight[0] if slot.worker is not None and slot.inflight else None
+            if first is not None and first.handle is handle and not handle.unwanted.isdisjoint(first.items):
+                slot.worker.kill()
+
     def map(
         self,
         function: Callable[[Any], Any],

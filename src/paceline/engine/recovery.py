@@ -201,9 +201,14 @@ class Recovery:
         if victim.op not in _ASKED_AGAIN:
             return []
         if len(victim.items) > 1:
-            return victim.singles()
-        victim.tries += 1
-        if victim.tries < self._crew.restarts:
+            return [again for single in victim.singles() for again in self._once_more(single, verdict, died=False)]
+        return self._once_more(victim, verdict, died=True)
+
+    def _once_more(self, victim: Request, verdict: Verdict, *, died: bool) -> list[Request]:
+        """The same request, if it is worth another try; else it is answered for."""
+        wanted = victim.handle is None or victim.handle.unwanted.isdisjoint(victim.items)
+        victim.tries += died
+        if wanted and victim.tries < self._crew.restarts:
             return [victim]
         index = next(iter(victim.items))
         error = verdict(index, victim.call_name(), victim.op == "map")

@@ -164,8 +164,8 @@ class _Driver:
         try:
             left, why = await self._until(set(tasks), pump, quorum)
             await cancel(left)
+            self._groups.cut([tasks[task] for task in left], why)
             for task in left:
-                tasks[task].cut(why)
                 self._ended(tasks[task])
         finally:
             await cancel({*tasks, pump})

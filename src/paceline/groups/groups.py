@@ -178,7 +178,7 @@ class Groups:
                 raise BadInput(
                     f"group {first // self.group_size} ({tag}): its members do not begin alike, though each was reset "
                     f"with seed {members[0].status.seed}: {self.config.tags[tag].env_type} does not follow its seed. "
-                    "Try `paceline doctor`; es_manager.check_groups: false switches this check off"
+                    "Look for a class counter, hash(), the clock; es_manager.check_groups: false lets it pass"
                 )
 
     # -- turns -----------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class Groups:
         check_straggling(quorum, deadline, late)
         stragglers = list(self._turns.pending)
         tickets = [self._ticket(given) for given in all_env_inputs]
-        self._turns.post(tickets)
+        self._turns.post(tickets, apart=quorum is not None or deadline is not None)
         goal = len(tickets) if quorum is None else ceil(quorum * len(tickets))
         self._turns.wait(tickets, goal, deadline)
         if late == "truncate":
@@ -230,6 +230,12 @@ class Groups:
         return [
             Answer(ticket.env_id, ticket.trajectory.cache, ticket.done, ticket) for ticket in under_way if ticket.taken
         ]
+
+    def cut(self, trajectories: Iterable[Trajectory], why: str) -> None:
+        """Ends trajectories that have not ended, and says why."""
+        for trajectory in trajectories:
+            trajectory.cut(why)
+        self._turns.drop_the_cut()
 
     def _ticket(self, given: Mapping[str, Any]) -> Ticket:
         if not self.begun:

@@ -88,13 +88,18 @@ class Turns:
             self._pool.round_over(*handles)
 
     def cut(self, tickets: Sequence[Ticket], why: str) -> None:
-        """Ends the trajectories of those that have not been answered; their answers will be dropped."""
-        late = [ticket for ticket in tickets if not ticket.taken]
-        for ticket in late:
-            ticket.trajectory.cut(why)
+        """Ends the trajectories of those that have not been answered."""
+        for ticket in tickets:
+            if not ticket.taken:
+                ticket.trajectory.cut(why)
+        self.drop_the_cut()
+
+    def drop_the_cut(self) -> None:
+        """Nobody waits any more for turns of trajectories that were cut: whoever hangs in one is ended."""
         for ticket in self.pending:
-            if ticket.trajectory.status.cut:
+            if ticket.trajectory.status.cut and ticket.handle is not None:
                 ticket.taken = ticket.done = True
+                self._pool.give_up(ticket.handle, [ticket.env_id])
         self.pending = [ticket for ticket in self.pending if not ticket.taken]
 
     def finish(self) -> None:
