@@ -35,24 +35,33 @@ def register(app: typer.Typer) -> None:
 
 def play(
     env_type: Annotated[
-        str, typer.Argument(metavar="ENV[,key=value …]", help="sokoban, frozen_lake, … or file.py:Class.")
+        str, typer.Argument(metavar="ENV[,key=value …]", help="sokoban, SimpleSokoban, … or file.py:Class.")
     ],
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Which episode.")] = 0,
     mode: Annotated[str, typer.Option(help="train or val.")] = "train",
 ) -> int:
     """Plays one episode."""
-    from paceline.catalog.text_envs import explanation, find_text_env
+    from paceline.catalog.text_envs import TAGS, explanation, find_text_env
     from paceline.catalog.words import split
+    from paceline.errors import BadInput, PacelineError
 
+    if mode not in ("train", "val"):
+        raise BadInput(f"--mode {mode}: give train or val")
     name, options = split(env_type)
-    factory = find_text_env(name)
-    env = factory(options)
+    tag = TAGS.get(name, {"env_type": name})
+    factory = find_text_env(tag["env_type"])
     instruction, legend = explanation(factory)
-    env.reset(seed=seed, mode=mode)
-    print(instruction)
-    if legend:
-        print(", ".join(f"{sign}: {what}" for sign, what in legend.items()))
-    reward, steps, info = _game(env)
+    try:
+        env = factory({**(tag.get("env_config") or {}), **options})
+        env.reset(seed=seed, mode=mode)
+        print(instruction)
+        if legend:
+            print(", ".join(f"{sign}: {what}" for sign, what in legend.items()))
+        reward, steps, info = _game(env)
+    except PacelineError:
+        raise
+    except Exception as error:
+        raise BadInput(f"{name} raised {type(error).__name__}: {error}") from error
     ending = "solved" if info.get("success") else "not solved"
     print(f"{ending} after {steps} actions, reward {reward:g}")
     return 0
@@ -111,15 +120,16 @@ def _chosen(written: Iterator[str], lookup: Mapping[int, str]) -> Iterator[Any]:
     names = {name.lower(): number for number, name in lookup.items()}
     if names:
         print("actions:", ", ".join(lookup.values()), "(q ends)")
-    for word in written:
-        if word.lower() in _QUIT:
+    for line in written:
+        if line.lower() in _QUIT:
             return
-        if not names:
-            yield word
-        elif (number := _number(word, names)) is not None:
-            yield number
-        else:
-            print(f"{word!r} is no action; there are {', '.join(lookup.values())}")
+        for word in line.split("||") if names else [line]:
+            if not names:
+                yield word
+            elif (number := _number(word, names)) is not None:
+                yield number
+            else:
+                print(f"{word!r} is no action; there are {', '.join(lookup.values())}")
 
 
 def _number(word: str, names: Mapping[str, int]) -> int | None:

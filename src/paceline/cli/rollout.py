@@ -82,6 +82,7 @@ def rollout(
     """Plays what is missing, and shows what came of it."""
     from paceline.cli._rolling import Asked, Pace, chosen_policy
     from paceline.errors import BadInput
+    from paceline.groups.asking import asker
     from paceline.groups.groups import check_straggling
 
     check_straggling(quorum, deadline)
@@ -91,6 +92,7 @@ def rollout(
     pace = Pace(concurrency, deadline, quorum)
     with asked.groups(_place(plan, jobs)) as groups:
         player = chosen_policy(asked, groups, base_url, pace)
+        asker(player)  # before anything is written: is it a policy?
         asked = asked.seeded(groups, resume)
         records = _records(asked, groups, out, resume)
         try:

@@ -53,7 +53,7 @@ def read_episodes(path: Path) -> dict[tuple[str, int], Episode]:
 def read_report(path: Path) -> Report:
     """The report of a run, complete or not, from what is on disk."""
     plan = read_plan(path)
-    if "identity" not in plan:
+    if "missions" not in plan.get("identity", {}):
         raise BadInput(f"{path} is no run of an evaluation: its plan.json does not say what was played")
     identity = plan["identity"]
     done = read_episodes(path)

@@ -20,6 +20,8 @@ from paceline.errors import Closed, PlanNotMet, SharedRandomness
 from paceline.groups.member import Turned
 from paceline.groups.trajectory import Trajectory, failure_of
 
+_TELL = 5  # failures of a kind that are told one by one
+_told: Counter[str] = Counter()
 _log = logging.getLogger("paceline")
 
 
@@ -161,4 +163,8 @@ def tell_of(trajectory: Trajectory) -> None:
     assert failure is not None
     env_id, group_id, tag = (trajectory.cache[key] for key in ("env_id", "group_id", "tag"))
     words = failure.message.partition("\n")[0]
-    _log.warning("environment %d (group %d, %s) ended in %s: %s", env_id, group_id, tag, failure.kind, words)
+    _told[failure.kind] += 1
+    level = logging.WARNING if _told[failure.kind] <= _TELL else logging.DEBUG
+    if _told[failure.kind] == _TELL + 1:
+        _log.warning("more trajectories end in %s; their records say where and why", failure.kind)
+    _log.log(level, "environment %d (group %d, %s) ended in %s: %s", env_id, group_id, tag, failure.kind, words)
