@@ -74,7 +74,7 @@ def leave():
 @app.command()
 def seed(word: str):
     print(os.environ.get("PYTHONHASHSEED"), sys.flags.hash_randomization, sys.warnoptions, word)
-    print(sorted(name for name in os.environ if name.startswith("PACELINE")))
+    print(sorted(name for name in os.environ if name.startswith("PACELINE") and name != "PACELINE_CACHE"))
 
 main()
 """
