@@ -53,6 +53,7 @@ class Crew:
         settings: Settings,
         restarts: int,
         snapshot_every: int,
+        snapshot_share: float | None,
         shrinks: bool,
         trace: Trace | None,
         spreading: Spreading = spread,
@@ -72,7 +73,7 @@ class Crew:
         self.moving = Moving(self)
         self.sending = Sending(self)
         self.hearing = Hearing(self)
-        self.shortening = Shortening(self)
+        self.shortening = Shortening(self, snapshot_share)
         self.ports: dict[int, Port] = {}
         self.functions: dict[int, Mapped] = {}
         self.last_port: Port | None = None  # whose members have nothing of another port before them

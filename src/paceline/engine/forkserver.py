@@ -193,6 +193,11 @@ def server() -> ForkServer:
         return _servers[-1]
 
 
+def is_running() -> bool:
+    """Whether workers can be had at once."""
+    return bool(_servers)
+
+
 def close_servers() -> None:
     """Ends every server of this process, and with them whatever still runs below them."""
     with _servers_lock:

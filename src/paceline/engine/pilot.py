@@ -10,7 +10,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from paceline.engine import budget
+from paceline.engine import budget, forkserver
 from paceline.engine.plan import Choice, Measured, Meter, Plan, choose
 from paceline.errors import NotSendable, PlanNotMet
 
@@ -96,7 +96,7 @@ class Pilot:
         if choice.backend == self._crew.place:
             self.final = not measured.crowded
             self._rest(spent)
-        elif choice.pays(round_, spent):
+        elif choice.pays(round_, spent, members=measured.members, cold=not forkserver.is_running()):
             self._move(choice)
         else:
             self.plan = Plan(backend="inline", workers=1, why=f"{choice.why}; it is too early for that to pay")

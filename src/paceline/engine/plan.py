@@ -26,6 +26,8 @@ _CALL_MESSAGE = 150e-6  # a round of messages to process workers, until it has b
 _RING = 60e-6  # the same through a port
 _THREAD_SWITCH = 60e-6
 _STARTING = {"process": 0.05, "thread": 0.0005}  # seconds that a new worker costs: start, rebuild, cold caches
+_FIRST_PROCESS = 0.4  # seconds until there is something to fork workers from
+_MOVING = 4e-3  # seconds to save a member, and to build it again elsewhere
 _SURELY = 2.0  # a move is made when it would have paid so often already
 _BYTES_PER_SECOND = 1.5e9
 TWO_CORES_ARE_NOT_TWICE_ONE = 1.15  # shared caches, memory and turbo: measured on virtual cores
@@ -104,13 +106,21 @@ class Choice:
     own: int = 0
     """How many members the caller's process keeps, instead of waiting."""
 
-    def pays(self, here: float, spent: float) -> bool:
+    def pays(self, here: float, spent: float, *, members: int = 0, cold: bool = False) -> bool:
         """Whether to move now, after so many seconds of rounds that take `here`.
 
         Nobody knows how long it will go on. So a move waits until it would have paid twice by now, had it been made
         at once: what is short stays here, and what is long loses little by having waited.
+
+        Args:
+            here: Seconds of a round here.
+            spent: Seconds of rounds so far.
+            members: How many there are; those that go are saved, sent and built again.
+            cold: Whether the first process of all has still to be started.
         """
         cost = _STARTING.get(self.backend, _STARTING["process"]) * self.workers
+        if self.backend == "process":
+            cost += _MOVING * (members - self.own) + (_FIRST_PROCESS if cold else 0.0)
         return spent * (1 - self.seconds / here) >= _SURELY * cost
 
 

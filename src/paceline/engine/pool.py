@@ -87,6 +87,7 @@ class Pool:
         restarts: How often a call that kills its worker is tried before it is a `WorkerLost`.
         snapshot_every: After so many calls a member that has `snapshot` and `restore` is asked for a snapshot, so
             that its journal stays short.
+        snapshot_share: The share of the time that snapshots may take; they come less often then. None: any.
         failed_builds: "raise" what a constructor raised, or "keep": every call of that member gives the error.
         max_message: Bytes that one argument tuple or answer may have.
         isolate: Under auto, nobody ever lives in the caller's process.
@@ -107,6 +108,7 @@ class Pool:
         deadline: float | None = None,
         restarts: int = 3,
         snapshot_every: int = 1000,
+        snapshot_share: float | None = None,
         failed_builds: str = "raise",
         max_message: int = MAX_MESSAGE,
         isolate: bool = False,
@@ -125,6 +127,7 @@ class Pool:
             settings=Settings(seed=seed, traced=trace is not None, max_message=max_message, budget=slice_),
             restarts=restarts,
             snapshot_every=snapshot_every,
+            snapshot_share=snapshot_share,
             shrinks=auto,
             trace=trace,
             spreading=spreading,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from paceline.engine import wire
@@ -14,11 +15,19 @@ if TYPE_CHECKING:
     from paceline.engine.crew import Crew
 
 
+_FIRST = (
+    2.0  # seconds before the first snapshot, if they may take only so much of the time: that long a rebuild may take
+)
+
+
 class Shortening:
     """Writes the journals of a crew, and asks for snapshots when they have grown long."""
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: Crew, share: float | None) -> None:
         self._crew = crew
+        self._share = share  # of the time that snapshots may take
+        self._asked, self._due = 0.0, 0  # when the last were asked for, and how many have not come
+        self._rests_until = 0.0 if share is None else perf_counter() + _FIRST
 
     def journal_call(self, member: Member, request: Request, result: Result) -> None:
         """Takes an answered call into its member's journal."""
@@ -35,11 +44,18 @@ class Shortening:
         by_slot: dict[int, dict[int, None]] = {}
         for member in members:
             due = member.snapshots and not member.snapshot_due and len(member.journal) >= self._crew.snapshot_every
-            if due and not member.journal.open:
+            if due and not member.journal.open and self._may():
                 member.snapshot_due = True
                 by_slot.setdefault(member.slot, {})[member.index] = None
+        if by_slot and not self._due:
+            self._asked = perf_counter()
+        self._due += sum(map(len, by_slot.values()))
         for number, items in by_slot.items():
             self._crew.sending.submit(self._crew.slots[number], self.saving(items))
+
+    def _may(self) -> bool:
+        """Whether it is time again: what a rebuild would take is never more than what has passed since the last."""
+        return self._share is None or (perf_counter() >= self._rests_until and not self._due)
 
     def saving(self, items: dict[int, None], handle: Handle | None = None) -> Request:
         """The request that asks these members for snapshots."""
@@ -49,7 +65,11 @@ class Shortening:
         """Takes a snapshot in; a member that cannot give one is rebuilt from its recipe."""
         index, kind, payload, _, base = result
         member = self._crew.members[index]
+        self._due -= member.snapshot_due
         member.snapshot_due = False
+        if self._share is not None and not self._due:
+            now = perf_counter()
+            self._rests_until = now + (now - self._asked) / self._share
         if kind == OK:
             member.journal.start_anew(base)
         elif kind == ERROR:

@@ -25,6 +25,7 @@ from paceline.vector.leaves import Array, Writer, assembled, leaves
 
 Recipe = Callable[[], gymnasium.Env[Any, Any]]
 
+_SNAPSHOT_SHARE = 0.01  # of the time
 _SNAPSHOT_EVERY = 5000  # steps: to replay so many takes less than a second, to save an env as long as a few of them
 
 
@@ -103,6 +104,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             isolate=plan.isolate,
             deadline=deadline,
             snapshot_every=_SNAPSHOT_EVERY,
+            snapshot_share=_SNAPSHOT_SHARE,
             trace=trace,
         )
         try:
