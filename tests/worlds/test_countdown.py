@@ -156,7 +156,7 @@ def test_seeds_take_the_rows_in_turn_and_rows_without_a_sum_are_left_out(tmp_pat
 
 
 def test_parquet_and_a_json_array_hold_the_same(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow
     from pyarrow import parquet
 
     parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "tasks.parquet")

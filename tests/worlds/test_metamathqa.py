@@ -175,7 +175,7 @@ def test_a_directory_has_a_file_for_each_split(tmp_path: Path) -> None:
 
 
 def test_parquet_is_read_too(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow
     from pyarrow import parquet
 
     rows = [{"query": f"q{place}", "response": f"The answer is: {place}"} for place in range(5)]

@@ -62,11 +62,13 @@ def count_workers(workers: int | None, auto: bool, members: int) -> int:
     return budget.current().workers_for(max(1, members))
 
 
-def check_arguments(workers: int, restarts: int, failed_builds: str) -> None:
+def check_arguments(workers: int, restarts: int, failed_builds: str, snapshot_share: float | None) -> None:
     """Raises `BadInput` for what makes no sense."""
     if workers < 0:
         raise BadInput(f"workers={workers} makes no sense; give 0 (here) or more")
     if restarts < 1:
         raise BadInput(f"restarts={restarts} makes no sense; a call needs one try at least")
+    if snapshot_share is not None and not 0 < snapshot_share <= 1:
+        raise BadInput(f"snapshot_share={snapshot_share}; give a share of the time above 0, up to 1")
     if failed_builds not in ("raise", "keep"):
         raise BadInput(f"failed_builds={failed_builds!r}; give 'raise' or 'keep'")

@@ -118,7 +118,7 @@ class Pool:
         auto = backend == "auto"
         measures = auto and not isolate
         count = count_workers(workers, auto, len(members))
-        check_arguments(count, restarts, failed_builds)
+        check_arguments(count, restarts, failed_builds, snapshot_share)
         slice_ = budget.current().slice(max(1, count))
         self._crew = Crew(
             members,

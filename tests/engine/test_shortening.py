@@ -1,0 +1,50 @@
+"""Snapshots keep journals short, and take no more of the time than they may."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline import BadInput, Pool
+from paceline.engine.plan import Choice
+
+
+class Counted:
+    """Counts its snapshots."""
+
+    def __init__(self) -> None:
+        self.calls = self.snapshots = 0
+
+    def step(self) -> int:
+        self.calls += 1
+        return self.calls
+
+    def seen(self) -> int:
+        return self.snapshots
+
+    def snapshot(self) -> tuple[int, int]:
+        self.snapshots += 1
+        return self.calls, self.snapshots
+
+    def restore(self, state: tuple[int, int]) -> None:
+        self.calls, self.snapshots = state
+
+
+@pytest.mark.parametrize(("share", "some"), [(None, True), (0.01, False)])
+def test_snapshots_wait_until_they_are_worth_their_time(share: float | None, some: bool) -> None:
+    with Pool([Counted], snapshot_every=3, snapshot_share=share) as pool:
+        for _ in range(30):
+            pool.call("step")
+        assert (pool.call("seen", record=False)[0] > 0) == some  # the first would come after seconds, not after calls
+
+
+def test_a_share_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(BadInput, match="snapshot_share"):
+        Pool([Counted], snapshot_share=0.0)
+
+
+def test_a_move_of_many_members_has_to_pay_for_all_of_them() -> None:
+    choice = Choice("process", 1, "", seconds=0.5)
+    assert choice.pays(1.0, 0.3, members=1)
+    assert not choice.pays(1.0, 0.3, members=200)
+    assert not choice.pays(1.0, 0.3, members=1, cold=True)
+    assert choice.pays(1.0, 4.0, members=200, cold=True)
