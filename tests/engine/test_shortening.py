@@ -47,4 +47,4 @@ def test_a_move_of_many_members_has_to_pay_for_all_of_them() -> None:
     assert choice.pays(1.0, 0.3, members=1)
     assert not choice.pays(1.0, 0.3, members=200)
     assert not choice.pays(1.0, 0.3, members=1, cold=True)
-    assert choice.pays(1.0, 4.0, members=200, cold=True)
+    assert choice.pays(1.0, 6.0, members=200, cold=True)

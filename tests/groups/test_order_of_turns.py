@@ -111,3 +111,22 @@ def test_options_of_environments_are_checked_before_anything_is_played() -> None
     written["custom_envs"]["SimpleSokoban"] = {"env_type": "sokoban", "env_config": {"num_boxs": 1}}
     with pytest.raises(BadInput, match=r"custom_envs\.SimpleSokoban\.env_config\.num_boxs is not known"):
         Groups(written)
+
+
+def test_what_has_ended_is_not_cut_any_more() -> None:
+    with Groups(config({"Ladder": 1}), plan="inline") as groups:
+        groups.reset(seed=1)
+        groups.step([said(0, "Up", "Up", "Up"), said(1, "Up")])
+        groups.cut(groups.trajectories, "deadline")
+        assert [(status.success, status.cut) for status in groups.statuses] == [(True, ""), (False, "deadline")]
+
+
+def test_first_turns_are_taken_before_second_ones_when_both_have_come() -> None:
+    with Groups(config({"Told": 2}, group_size=1), plan=1) as groups:
+        groups.reset(seed=1)
+        groups.submit(said(0, "a"))
+        groups.ready()
+        # One message for the first turns of both, one for the second of environment 1: all have come when they are read.
+        groups.step([said(0, "b"), said(1, "one"), said(1, "two"), said(0, "c")])
+        assert told(groups, 1) == ["said:", "said: one", "said: one two"]
+        assert told(groups, 0) == ["said:", "said: a", "said: a b", "said: a b c"]
