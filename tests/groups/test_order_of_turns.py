@@ -126,7 +126,7 @@ def test_first_turns_are_taken_before_second_ones_when_both_have_come() -> None:
         groups.reset(seed=1)
         groups.submit(said(0, "a"))
         groups.ready()
-        # One message for the first turns of both, one for the second of environment 1: all have come when they are read.
+        # One message for the first turns of both, one for their second: all have come when they are read.
         groups.step([said(0, "b"), said(1, "one"), said(1, "two"), said(0, "c")])
         assert told(groups, 1) == ["said:", "said: one", "said: one two"]
         assert told(groups, 0) == ["said:", "said: a", "said: a b", "said: a b c"]
