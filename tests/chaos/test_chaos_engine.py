@@ -344,13 +344,15 @@ def test_auto_shrinks_where_an_explicit_plan_is_an_error(tmp_path: Path) -> None
                 return self.total
         with Pool([Slow] * 4, backend="auto", workers=4) as pool:
             resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
-            for turn in range(80):
+            for turn in range(2000):  # auto tries when it thinks that it pays; some machines take longer
                 answers = pool.call("work", {n: (turn,) for n in range(4)})
-            print(answers, pool.plan.backend, [e.kind for e in pool.events])
+                if pool.events: break
+            right = dict.fromkeys(range(4), turn * (turn + 1) // 2)
+            print(answers == right, pool.plan.backend, [e.kind for e in pool.events])
             print(pool.plan.why)
         """,
     )
-    assert "{0: 3160, 1: 3160, 2: 3160, 3: 3160} inline ['shrunk']" in done.stdout
+    assert "True inline ['shrunk']" in done.stdout
     assert "open files" in done.stdout
 
 
