@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 import pytest
 from members import Clock, Fault, Walker, dying
+from shm import named_memory
 
 import paceline
 from paceline import Pool
@@ -265,10 +266,10 @@ def start_main(tmp_path: Path, state: str) -> subprocess.Popen:
 @pytest.mark.parametrize("state", ["idle", "sleep", "spin", "spin_in_c"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_outlives_main(tmp_path: Path, state: str, number: signal.Signals) -> None:
-    shm = set(os.listdir("/dev/shm"))
     process = start_main(tmp_path, state)
     family = descendants(process)
     assert len(family) >= 4
+    named = named_memory([process.pid, *(child.pid for child in family)])
     process.send_signal(number)
     try:
         _, errors = process.communicate(timeout=10)
@@ -276,7 +277,7 @@ def test_nothing_outlives_main(tmp_path: Path, state: str, number: signal.Signal
         process.kill()  # if the signal did not end it, nothing of it may disturb the tests to come
     psutil.wait_procs(family, timeout=1.0)
     assert [p for p in family if p.is_running() and p.status() != "zombie"] == []
-    assert set(os.listdir("/dev/shm")) - shm == set()
+    assert [path for path in named if path.exists()] == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["main.py"]
     if number == signal.SIGINT:
         assert errors.count("\n") <= 20

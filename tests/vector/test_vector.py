@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import NormalizeObservation, RecordEpisodeStatistics
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shm import named_memory
 
 from paceline import HERE, BadInput, Plan
 from paceline.vector import make_vec
@@ -327,7 +328,6 @@ def test_an_id_will_do() -> None:
 @pytest.mark.parametrize("plan", [0, 2])
 def test_200_000_steps_take_no_more_memory(plan: int) -> None:
     """The journal is cut by snapshots; nothing else may grow, here or in the workers."""
-    shared = set(os.listdir("/dev/shm"))
     with make_vec("CartPole-v1", 20, plan=plan) as envs:
         envs.reset(seed=1)
         actions = np.ones(20, np.int64)
@@ -340,7 +340,8 @@ def test_200_000_steps_take_no_more_memory(plan: int) -> None:
 
         before, then = after(5_200), after(5_200)  # with a snapshot in each
         assert max(b - a for a, b in zip(before, then, strict=True)) < 2 << 20
-    assert set(os.listdir("/dev/shm")) <= shared
+        named = named_memory(process.pid for process in processes[1:])
+    assert [path for path in named if path.exists()] == []
 
 
 def test_one_recipe_for_all_or_ids_in_a_list() -> None:
