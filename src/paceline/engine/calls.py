@@ -138,7 +138,11 @@ class Handle:
     def outcomes(self, members: Iterable[int] | None = None) -> dict[int, Outcome]:
         """What the members have answered so far: an answer or an error each."""
         chosen = self._expected if members is None else members
-        return {member: self._outcome(member) for member in chosen if member in self._results}
+        return {member: self.outcome(member) for member in chosen if member in self._results}
+
+    def has(self, member: int) -> bool:
+        """Whether this member has answered."""
+        return member in self._results
 
     def wait(self) -> dict[int, Any]:
         """Waits for everybody. Returns the answers in member order, or raises the lowest member's exception."""
@@ -169,7 +173,8 @@ class Handle:
             if member in self._results and self._results[member][1] == ERROR
         }
 
-    def _outcome(self, member: int) -> Outcome:
+    def outcome(self, member: int) -> Outcome:
+        """What this member has answered: an answer or an error."""
         result = self._results[member]
         if result[1] == ERROR:
             return Outcome(error=_noted(as_error(result[2]), self._notes[member]))

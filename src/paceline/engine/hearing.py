@@ -136,6 +136,8 @@ class Hearing:
                 self._take_result(slot, request, result)
                 # Taken one by one: if we are interrupted here, only the others are asked again.
                 request.items.pop(result[0], None)
+            if request.op == "call" and request.record:
+                self._crew.shortening.shorten(self._crew.members[result[0]] for result in answer)
 
     def _take_result(self, slot: Slot, request: Request, result: Result) -> None:
         index, kind, payload, checked, base = result
@@ -150,7 +152,8 @@ class Hearing:
             self._crew.shortening.journal_call(self._crew.members[index], request, result)
         elif request.op == "snapshot":
             self._crew.shortening.saved(result)
-        self.give(request, result, self._where(slot, request, result))
+        if request.handle is not None:
+            request.handle.take(result, "" if kind == OK else self._where(slot, request, result))
 
     def built(self, member: Member, result: Result, note: str) -> None:
         """Tells whoever waits for a member that it stands, or why not."""

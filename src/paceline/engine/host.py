@@ -15,12 +15,13 @@ from time import perf_counter
 from typing import Any
 
 from paceline.engine import wire
+from paceline.engine.echo import echo_of
 from paceline.engine.generators import GENERATORS
 from paceline.engine.isolation import Refusing, Shared, Stale, Streams, Swapping
 from paceline.engine.journal import Base
 from paceline.engine.mapped import received
 from paceline.engine.replay import replay
-from paceline.engine.seat import ERROR, OK, SHARED, STALE, Anew, Result, Seat, ability, checked
+from paceline.engine.seat import ERROR, OK, SHARED, STALE, Anew, Result, Seat, ability
 from paceline.engine.serving import BoundPort
 from paceline.errors import MemberExit, ReplayDiverged, SharedRandomness, TooLarge
 from paceline.seeds import Key, check
@@ -221,7 +222,7 @@ class Host:
             packed = self._packed(answer)
         except Exception as error:  # NotSendable, TooLarge, or whatever the answer's own code raises while it is packed
             return self._failure(seat.index, error)
-        return seat.index, OK, packed, checked(answer, packed) if record else 0, base
+        return seat.index, OK, packed, echo_of(answer, packed) if record else 0, base
 
     def _base(self, seat: Seat, anew: Anew, prior: dict[str, Any] | None) -> Base:
         """Where a rebuild starts: from this state, or from the recipe and the streams before this very call."""
@@ -289,7 +290,7 @@ class Host:
             except Stale:
                 general.isolated = True
                 answer = self._map_swapped(function, key, packed)
-            outcome = index, OK, self._packed(answer), 0, None
+            outcome: Result = index, OK, self._packed(answer), 0, None
         except BaseException as error:
             outcome = self._failure(index, self._own_error(error, f"item {index} called sys.exit()"))
         self.span("map", index, start)

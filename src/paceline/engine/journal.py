@@ -3,7 +3,7 @@
     Journal   one member: where it starts (recipe, or a snapshot, and its streams), then the calls since
     PortLog   one port: the inputs of every ring, packed row by row; members' journals point into it
 
-An entry says how it is replayed: `call` runs the method again and compares a check of the answer; `told` gives a
+An entry says how it is replayed: `call` runs the method again and compares the answer; `told` gives a
 member that is not deterministic its own recorded answer; `port` runs the packed inputs and compares the last outputs.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from paceline.engine import wire
 from paceline.engine.arrays import Array
+from paceline.engine.echo import condensed
 
 Entry = tuple[Any, ...]
 Base = tuple[wire.Packed | None, dict[str, Any] | None]
@@ -23,16 +24,18 @@ Base = tuple[wire.Packed | None, dict[str, Any] | None]
 
 _SAMPLE = 64  # elements of a row that are compared; all of them in a row of less than twice as many
 _FIRST_CAPACITY = 64
+_ECHOES = 1 << 20  # bytes of answers that one journal keeps as they are
 
 
 class Journal:
     """One member's calls since its base."""
 
-    __slots__ = ("deterministic", "logs", "runs", "story")
+    __slots__ = ("deterministic", "echoes", "logs", "runs", "story")
 
     def __init__(self, deterministic: bool = True) -> None:
         self.deterministic = deterministic
         self.runs = 0  # what the entries would have to run again
+        self.echoes = 0  # bytes of answers that the entries keep
         self.story: tuple[Base | None, list[Entry]] = None, []  # replaced as a whole: see PortLog
         self.logs: list[tuple[PortLog, int]] = []  # the ports that it is bound to, and its item there
 
@@ -47,12 +50,22 @@ class Journal:
                 return
         self.story[1].append(entry)
         self.runs += 1
+        if type(entry[3]) is bytes:
+            self.echoes += len(entry[3])
+            if self.echoes > _ECHOES and self.deterministic:
+                self._condense()
+
+    def _condense(self) -> None:
+        """Keeps checks in the place of answers."""
+        base, entries = self.story
+        self.story = base, [(*e[:3], condensed(e[3])) if e[0] == "call" else e for e in entries]
+        self.echoes = 0
 
     def start_anew(self, base: Base, last: tuple[PortLog, int] | None = None) -> None:
         """Forgets what was before. `last` is the port and item that said so, if it was said there: without a
         snapshot that last run belongs to the new beginning."""
         self.story = None if base == (None, None) else base, []
-        self.runs = 0
+        self.runs = self.echoes = 0
         for log, item in self.logs:
             log.forget(item, but_last=(log, item) == last and base[0] is None)
 

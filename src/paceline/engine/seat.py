@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import Any
 
-from paceline.engine import wire
 from paceline.engine.isolation import Streams
-from paceline.seeds import check
 
 OK, ERROR, STALE, SHARED = range(4)
 """Answered; raised; drew from a stream that is not its own, unknown to it; drew on threads, which is an error."""
 
-Result = tuple[int, int, Any, int, Any]
-"""(member or item, kind, packed answer or error, check of the answer, where its journal may start anew)"""
+Result = tuple[int, int, Any, int | None, Any]
+"""(member or item, kind, packed answer or error, its check or None, where its journal may start anew)"""
 
 
 class Anew:
@@ -50,11 +47,3 @@ def ability(value: Any, name: str) -> Any:
         return getattr(value, name, None)
     except Exception:
         return None
-
-
-def checked(answer: Any, packed: wire.Packed) -> int:
-    """The check of an answer, as the journal keeps it."""
-    try:
-        return check(answer)
-    except (Exception, RecursionError):  # what cannot be walked (a cycle, say) is checked by its pickle
-        return zlib.crc32(packed if isinstance(packed, bytes) else packed[0])

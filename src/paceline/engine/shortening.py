@@ -31,13 +31,12 @@ class Shortening:
 
     def journal_call(self, member: Member, request: Request, result: Result) -> None:
         """Takes an answered call into its member's journal."""
-        index, kind, payload, checked, base = result
+        index, kind, payload, check, base = result
         packed = request.items[index]
         if member.deterministic:
-            member.journal.add(("call", request.method, packed, checked), base)
+            member.journal.add(("call", request.method, packed, payload if check is None else check), base)
         elif kind == OK:
             member.journal.add(("told", request.method, packed, wire.settle(payload)), base)
-        self.shorten([member])
 
     def shorten(self, members: Iterable[Member]) -> None:
         """Asks those whose journals have grown long for snapshots, if they can give them: one message per worker."""

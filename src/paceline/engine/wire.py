@@ -61,7 +61,7 @@ def settle(packed: Packed) -> Packed:
 
 def fresh(packed: Packed) -> Any:
     """Gives a value of its own, also when the packed one is kept and will be unpacked again."""
-    return unpack(settle(packed))
+    return pickle.loads(packed) if isinstance(packed, bytes) else unpack(settle(packed))
 
 
 def size(packed: Packed) -> int:

@@ -82,8 +82,9 @@ class Trajectory:
 
     def take(self, turned: Any, given: Mapping[str, Any], penalty: float) -> None:
         """Takes one turn in (a `Turned`)."""
-        if turned.late or self.over:
-            self.status.late += 1
+        status = self.status
+        if turned.late or status.terminated:
+            status.late += 1
             return
         if turned.valid != len(given["actions"]) or not turned.valid:
             self.cache["penalty"] += penalty
@@ -96,7 +97,7 @@ class Trajectory:
             self.fail(turned.failure)
         elif turned.done:
             self.end(truncated=not turned.info.get("success", False))
-        elif self.status.num_actions >= self.most:
+        elif status.num_actions >= self.most:
             self.end(truncated=True)
 
     def lose(self, failure: Failure, given: Mapping[str, Any]) -> None:

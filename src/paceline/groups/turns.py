@@ -59,20 +59,28 @@ class Turns:
 
     def post(self, tickets: Sequence[Ticket], *, apart: bool = False) -> None:
         """Sends tickets on their way: an environment that is named again gets its second turn in a second message."""
-        waves: dict[int, list[Ticket]] = {}
-        seen: Counter[int] = Counter()
-        for ticket in tickets:
-            if ticket.trajectory.over:
-                self._come_late(ticket)
-                continue
-            waves.setdefault(seen[ticket.env_id], []).append(ticket)
-            seen[ticket.env_id] += 1
-        for _, wave in sorted(waves.items()):
-            calls = {ticket.env_id: (list(ticket.given["actions"]),) for ticket in wave}
+        for wave in self._waves(tickets):
+            calls = {env_id: (ticket.given["actions"],) for env_id, ticket in wave.items()}
             handle = self._pool.post("turn", calls, apart=apart)
-            for ticket in wave:
+            for ticket in wave.values():
                 ticket.handle = handle
         self.pending += [ticket for ticket in tickets if ticket.handle is not None]
+
+    def _waves(self, tickets: Sequence[Ticket]) -> list[dict[int, Ticket]]:
+        """First turns, second turns …, by environment."""
+        waves: list[dict[int, Ticket]] = [{}]
+        for ticket in tickets:
+            trajectory = ticket.trajectory
+            if trajectory.status.terminated:
+                self._come_late(ticket)
+                continue
+            number = 0
+            while trajectory.env_id in waves[number]:
+                number += 1
+                if number == len(waves):
+                    waves.append({})
+            waves[number][trajectory.env_id] = ticket
+        return [wave for wave in waves if wave]
 
     def wait(self, tickets: Sequence[Ticket], goal: int, timeout: float | None) -> None:
         """Takes answers in until `goal` of the tickets have theirs, or `timeout` seconds have passed."""
@@ -117,32 +125,29 @@ class Turns:
 
     def _take_in(self) -> None:
         """In the order of the posts: nobody's second turn before the first."""
-        answers: dict[Handle, dict[int, Outcome]] = {}
         waiting: set[int] = set()
         for ticket in self.pending:
-            handle = ticket.handle
+            env_id, handle = ticket.trajectory.env_id, ticket.handle
             assert handle is not None
-            if handle not in answers:
-                answers[handle] = handle.outcomes()
-            outcome = answers[handle].get(ticket.env_id)
-            if outcome is None or ticket.env_id in waiting:
-                waiting.add(ticket.env_id)
+            if env_id in waiting or not handle.has(env_id):
+                waiting.add(env_id)
             else:
-                self._take(ticket, outcome)
+                self._take(ticket, handle.outcome(env_id))
         self.pending = [ticket for ticket in self.pending if not ticket.taken]
 
     def _take(self, ticket: Ticket, outcome: Outcome) -> None:
         ticket.taken = True
         trajectory = ticket.trajectory
-        over = trajectory.over
-        if trajectory.status.cut:
+        status = trajectory.status
+        over = status.terminated
+        if status.cut:
             pass  # nobody waits for it any more
         elif outcome.error is None:
             trajectory.take(Turned(*outcome.answer), ticket.given, self._penalty)
         else:
-            trajectory.lose(failure_of(own(outcome.error), trajectory.status.num_actions), ticket.given)
-        ticket.done = trajectory.over
-        if trajectory.status.failure is not None and not over:
+            trajectory.lose(failure_of(own(outcome.error), status.num_actions), ticket.given)
+        ticket.done = status.terminated
+        if status.failure is not None and not over:
             tell_of(trajectory)
 
 

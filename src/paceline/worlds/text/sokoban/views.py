@@ -44,6 +44,9 @@ _SPOT = re.compile(r"\((\d{1,3}), (\d{1,3})\)")
 def grid(cells: Sequence[int], columns: int, symbols: Sequence[str] = SYMBOLS) -> str:
     """A line per row, a symbol per cell."""
     signs = list(map(symbols.__getitem__, cells))
+    text = "".join(signs)
+    if len(text) == len(signs):  # a character each, as usual
+        return "\n".join([text[start : start + columns] for start in range(0, len(signs), columns)])
     return "\n".join(["".join(signs[start : start + columns]) for start in range(0, len(signs), columns)])
 
 

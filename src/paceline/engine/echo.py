@@ -1,0 +1,58 @@
+"""What a journal keeps of an answer, to know it again: a small one itself, as it travelled; of a large one a check.
+
+To walk through an answer costs more than many a call. A small one is therefore only kept, and walked through if it
+ever comes to a replay.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+from paceline.engine import wire
+from paceline.seeds import check
+
+Echo = int | bytes
+"""A check, or the packed answer."""
+
+_SMALL = 512
+
+
+def echo_of(answer: Any, packed: wire.Packed) -> int | None:
+    """The check of an answer; None if the packed answer itself is to be kept."""
+    if type(packed) is bytes and len(packed) <= _SMALL:
+        return None
+    return _checked(answer, packed)
+
+
+def recognised(expected: Echo, answer: Any) -> bool:
+    """Whether this answer is the one that was kept."""
+    packed = wire.pack(answer)
+    if isinstance(expected, bytes):
+        return packed == expected or _arrived(packed) == _arrived(expected)
+    return expected in (_checked(answer, packed), _arrived(packed))
+
+
+def condensed(echo: Echo) -> int:
+    """The check of what was kept: less to keep."""
+    return _arrived(echo) if isinstance(echo, bytes) else echo
+
+
+def _arrived(packed: wire.Packed) -> int:
+    """The check of an answer as its caller got it."""
+    try:
+        answer = wire.unpack(packed)
+    except Exception:  # the caller was told; whoever packs the same again gets the same bytes, or we cannot say
+        return _of_pickle(packed)
+    return _checked(answer, packed)
+
+
+def _checked(answer: Any, packed: wire.Packed) -> int:
+    try:
+        return check(answer)
+    except (Exception, RecursionError):  # what cannot be walked (a cycle, say) is checked by its pickle
+        return _of_pickle(packed)
+
+
+def _of_pickle(packed: wire.Packed) -> int:
+    return zlib.crc32(packed if isinstance(packed, bytes) else packed[0])
