@@ -139,9 +139,12 @@ class Port:
         Returns:
             All members; `extras` holds what they returned beside their rows.
         """
+        worker = self._worker_here()
         try:
-            if not self._run_here():
+            if worker is None:
                 self.post()
+            elif self._run_here(worker):
+                return self.book.members.copy()
             return self.wait()
         except KeyboardInterrupt:  # nobody will come back for it
             if self.book.outstanding:
@@ -168,21 +171,29 @@ class Port:
                 self._crew.sending.submit(slot, Request("unbind", {}, method=self._number))
         self.book.close()
 
-    def _run_here(self) -> bool:
-        """Asks and runs everybody, if all live in this process and nothing else is going on."""
+    def _worker_here(self) -> Any:
+        """The worker that is this process, if all live there and nothing else is going on."""
         crew, book = self._crew, self.book
         if crew.called or crew.last_port is not self or crew.suspicious or crew.closed or crew.trace is not None:
-            return False
+            return None
         if book.outstanding or self.salvage.unable or (crew.pilot is not None and not crew.pilot.resting()):
-            return False
+            return None
         worker = self.ringing.only_worker()
-        if worker is None or worker.backend != "inline":
-            return False
+        return worker if worker is not None and worker.backend == "inline" else None
+
+    def _run_here(self, worker: Any) -> bool:
+        """Asks and runs everybody. Returns whether that was all: they wrote their rows, and had nothing else to say."""
+        book, answers = self.book, self.answers
+        answers.extras, answers.errors = {}, {}
         try:
             with UNINTERRUPTED:
                 book.expect(book.everyone, True)
                 book.asked[:] = book.ones
             worker.help()
+            with UNINTERRUPTED:
+                if not answers.take_plain():
+                    return False
+                self._count_round()
         except BaseException:
             self._cancel()
             raise
@@ -233,6 +244,9 @@ class Port:
 
     def _end_round(self) -> None:
         self.ringing.forget()
+        self._count_round()
+
+    def _count_round(self) -> None:
         self._rounds += 1
         if self._rounds % _ROUNDS_PER_LOOK == 0:
             self._crew.shortening.shorten(self._crew.members[member] for member in self.book.members)

@@ -72,6 +72,13 @@ class Rows:
         self._whole[3] = number
         self.cells[cells:] = 0.0
 
+    def end(self, ended: bool, cut: bool) -> None:
+        """Says that the episode has ended, and nothing else."""
+        self.numbers[1], self.numbers[2] = bool(ended), bool(cut)
+        if self.schema != 0:
+            self.set_schema(0, 0)
+        self.uneventful = False
+
     def calm_down(self) -> None:
         """Says that nothing has happened; most steps follow one that said so too."""
         self.numbers[1] = self.numbers[2] = 0.0
@@ -93,6 +100,7 @@ class Instance:
         self._env = make()
         self._number, self._rules = number, rules
         self._over = False
+        self._begins_at_once = rules.autoreset == AutoresetMode.SAME_STEP
         self._episode = self._step = 0
         self._infos = InfoWriter()
         self._rows = Rows([np.zeros(TAIL)], 0)  # until there is a port
@@ -101,7 +109,8 @@ class Instance:
         self._read = reader(self._env.action_space, actions)
         self._single = len(actions) == 1
         self._writer = Writer(seen, self._env.observation_space, f"env {number}", rules.check)
-        self._usual = self._writer.usual if self._single else None
+        usual: tuple[Any, Any] = self._writer.usual if self._single else (None, None)
+        self._dtype, self._shape = usual
         self._begins_afresh = begins_afresh(self._env)
 
     def about(self) -> dict[str, Any]:
@@ -164,16 +173,22 @@ class Instance:
         if rows[-1] is not mine.tail:
             mine = self._rows = Rows(rows, self._actions)
         if self._over:
-            return self._write(mine, *self._after_the_end())
-        self._step += 1
-        observation, reward, ended, cut, info = self._env.step(self._read(rows[0] if self._single else rows))
-        if ended or cut or info:
+            observation, reward, ended, cut, info = self._begun_after_the_end()
+            more = info or self._rules.reseed
+        else:
+            self._step += 1
+            observation, reward, ended, cut, info = self._env.step(self._read(rows[0] if self._single else rows))
+            more = info or ((ended or cut) and self._begins_at_once)
+        if more:
             return self._write(mine, *self._judged(observation, reward, ended, cut, info))
-        if type(observation) is _ndarray and (observation.dtype, observation.shape) == self._usual:
+        if type(observation) is _ndarray and observation.dtype is self._dtype and observation.shape == self._shape:
             rows[1][...] = observation  # most envs: one array in, one out
         else:
             self._writer.write(mine.seen, observation, self._step)
-        if not mine.uneventful:
+        if ended or cut:
+            self._over = True
+            mine.end(ended, cut)
+        elif not mine.uneventful:
             mine.calm_down()
         if type(reward) is float:
             mine.numbers[0] = reward
@@ -199,7 +214,7 @@ class Instance:
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Infos]:
         """The same by message, for spaces that fit into no row."""
         if self._over:
-            return self._after_the_end()
+            return self._judged(*self._begun_after_the_end())
         self._step += 1
         return self._judged(*self._env.step(action))
 
@@ -216,12 +231,13 @@ class Instance:
         self._over = True
         return observation, reward, bool(ended), bool(cut), [info]
 
-    def _after_the_end(self) -> tuple[Any, Any, bool, bool, Infos]:
+    def _begun_after_the_end(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """The step after an episode's last one begins the next, whatever the action."""
         again = self._rules.autoreset == AutoresetMode.NEXT_STEP
         assert again, f"env {self._number} is stepped after its episode has ended: reset it first"
         self._over = False
         observation, info = self._begin_again()
-        return observation, 0.0, False, False, [info]
+        return observation, 0.0, False, False, info
 
     # -- the rest -------------------------------------------------------------------------------------
 
