@@ -101,17 +101,19 @@ class Book:
     # -- what has been asked --------------------------------------------------------------------------
 
     def expect(self, items: list[int], everyone: bool) -> None:
-        """Writes down that these are asked to run on the inputs as they stand."""
+        """These are about to be asked."""
         self.outstanding += len(items)
         if everyone:
-            self.log.ring(None)
             self.waiting[:] = self.ones
             self.state[:] = self.zeros
             return
-        self.log.ring(self.mask(items))
         for item in items:
             self.waiting[item] = 1
             self.state[item] = IDLE
+
+    def write_down(self, items: list[int], everyone: bool) -> None:
+        """Takes into the log that these are asked to run on the inputs as they stand."""
+        self.log.ring(None if everyone else self.mask(items))
 
     def pending(self, slot: Slot) -> Iterator[int]:
         """The items that a worker still has to run."""

@@ -188,6 +188,7 @@ class Port:
         try:
             with UNINTERRUPTED:
                 book.expect(book.everyone, True)
+                book.write_down(book.everyone, True)
                 book.asked[:] = book.ones
             worker.help()
             with UNINTERRUPTED:

@@ -6,7 +6,7 @@ ring(items) ──► per worker: asked[item] = 1, one ring             (shared 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -38,25 +38,42 @@ class Ringing:
         self._known: Any = None  # the slots, and the epoch, for which that holds
         self._epoch = -1
 
-    def ring(self, items: Sequence[int], everyone: bool) -> None:
-        """Rings each worker that has some of these once."""
-        book, now = self._book, monotonic()
-        for slot, mine, block in self._by_slot(items, everyone):
-            self.rung[slot.number] = now
-            worker = slot.worker
-            if worker is None or not worker.rings or slot.busy or self._crew.trace is not None:
-                self._crew.sending.submit(slot, self.request(mine))
-                continue
-            if everyone and block is not None:
-                book.asked[block] = book.ones[block]
-            else:
-                for item in mine:
-                    book.asked[item] = 1
-            publish()
-            worker.ring()
-            self.by_memory[slot.number] = worker
+    def ring(self, items: list[int], everyone: bool) -> None:
+        """Rings each worker that has some of these once, and writes it down.
 
-    def _by_slot(self, items: Sequence[int], everyone: bool) -> list[_Place]:
+        Where all look at the memory nothing can go wrong in between, and they may begin before it is written down.
+        """
+        places = self._by_slot(items, everyone)
+        at_once = all(self._looks(slot) for slot, _, _ in places)
+        if not at_once:
+            self._book.write_down(items, everyone)
+        now = monotonic()
+        for slot, mine, block in places:
+            self.rung[slot.number] = now
+            if at_once or self._looks(slot):
+                self._ring_by_memory(slot, mine, block if everyone else None)
+            else:
+                self._crew.sending.submit(slot, self.request(mine))
+        if at_once:
+            self._book.write_down(items, everyone)
+
+    def _looks(self, slot: Slot) -> bool:
+        """Whether the worker looks at the memory, and has nothing else to do before."""
+        worker = slot.worker
+        return worker is not None and worker.rings and not slot.busy and self._crew.trace is None
+
+    def _ring_by_memory(self, slot: Slot, items: list[int], block: slice | None) -> None:
+        book = self._book
+        if block is not None:
+            book.asked[block] = book.ones[block]
+        else:
+            for item in items:
+                book.asked[item] = 1
+        publish()
+        slot.worker.ring()
+        self.by_memory[slot.number] = slot.worker
+
+    def _by_slot(self, items: list[int], everyone: bool) -> list[_Place]:
         slots = self._crew.slots
         if everyone and self._known is slots and self._epoch == self._crew.epoch:
             return self._places

@@ -62,7 +62,7 @@ class Patience:
         end = perf_counter() + self.short
         while perf_counter() < end:
             sched_yield()
-            if done():
+            if done() or done() or done():  # a look costs a fraction of what a yield does
                 return True
         return False
 

@@ -64,11 +64,12 @@ class Waiting:
             return False
         if goal < self._book.outstanding or len(workers) < len(self._ringing.rung):
             return self._patience.spin(lambda: self._ready() >= goal)
+        state, all_ready = self._book.state, self._book.all_ready
         self._crew.steady = True  # looking at words changes nothing
-        if len(workers) == 1:
-            served = self._patience.spin(workers[0].has_served)
-        else:
-            served = self._patience.spin(lambda: all(worker.has_served() for worker in workers))
+        # The rows may all be there a moment before the last worker says that it has done everything.
+        served = self._patience.spin(
+            lambda: state.tobytes() == all_ready or all(worker.has_served() for worker in workers)
+        )
         self._crew.steady = False
         return served and self._ready() >= goal
 

@@ -117,7 +117,7 @@ class _Worker:
         words = self._words
         served = words[Control.SERVED]
         start = time.perf_counter()
-        if not self._patience.spin(lambda: bool(words[Control.BELL] != served)):
+        if not self._patience.spin(lambda: words[Control.BELL] != served):
             words[Control.ASLEEP] = 1
             fence()
             while words[Control.BELL] == served:
