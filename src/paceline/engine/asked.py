@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
@@ -72,3 +73,16 @@ def check_arguments(workers: int, restarts: int, failed_builds: str, snapshot_sh
         raise BadInput(f"snapshot_share={snapshot_share}; give a share of the time above 0, up to 1")
     if failed_builds not in ("raise", "keep"):
         raise BadInput(f"failed_builds={failed_builds!r}; give 'raise' or 'keep'")
+
+
+def check_deadline(deadline: float | None, backend: str) -> None:
+    """Raises `BadInput` for one that makes no sense, or that nobody could keep."""
+    if deadline is None or deadline == math.inf:
+        return
+    if deadline <= 0:
+        raise BadInput(f"deadline={deadline} makes no sense; give seconds above 0")
+    if backend in ("inline", "thread"):
+        raise BadInput(
+            f"deadline={deadline} cannot be kept on the {backend} backend, which cannot end a call that hangs; "
+            "use backend='process'"
+        )

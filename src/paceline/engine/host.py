@@ -8,7 +8,6 @@ answer like any other; only the death of the process is not.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable
 from time import perf_counter
@@ -19,7 +18,7 @@ from paceline.engine.echo import echo_of
 from paceline.engine.generators import GENERATORS
 from paceline.engine.isolation import Refusing, Shared, Stale, Streams, Swapping
 from paceline.engine.journal import Base
-from paceline.engine.mapped import received
+from paceline.engine.mapping import HostedFunction
 from paceline.engine.replay import replay
 from paceline.engine.seat import ERROR, OK, SHARED, STALE, Anew, Result, Seat, ability
 from paceline.engine.serving import BoundPort
@@ -55,7 +54,7 @@ class Host:
         ready: Callable[[], None] | None = None,
         max_message: int = MAX_MESSAGE,
     ) -> None:
-        self._seed = seed
+        self.seed = seed
         self._here = here
         self._interruptible = interruptible  # Ctrl-C in a member's code is the caller's, not the member's
         self.traced = traced
@@ -65,7 +64,7 @@ class Host:
         self.ready = ready
         self._max_message = max_message
         self._seats: dict[int, Seat] = {}
-        self._functions: dict[int, tuple[Callable[[Any], Any], Streams]] = {}
+        self._functions: dict[int, HostedFunction] = {}
         self.ports: dict[int, BoundPort] = {}
         self.current = -1  # the member in hand
         self.retired = False  # nobody wants to hear of it any more: a thread that was given up in the middle of a call
@@ -76,7 +75,7 @@ class Host:
         try:
             answer = getattr(self, "_on_" + request[0])(*request[1:])
         except BaseException as error:  # ours, or of a member's code that is run where nobody would think of it
-            answer = self._refusal(request, self._own_error(error, "a member called sys.exit()"))
+            answer = self._refusal(request, self.own_error(error, "a member called sys.exit()"))
         spans, self._spans = self._spans, []
         return answer, spans
 
@@ -84,12 +83,12 @@ class Host:
         """What comes back of a request that could not even be run: its worker lives on, and whoever asked is told."""
         op, *content = request
         if op in _NAMED:
-            return [self._failure(index, error) for index in _NAMED[op](*content)]
+            return [self.failure(index, error) for index in _NAMED[op](*content)]
         if op == "bind":
-            return self._failure(-1, error)[2]
+            return self.failure(-1, error)[2]
         if op in ("ring", "ship") and self.tell is not None:
             for item in content[1] if op == "ring" else content[2].nonzero()[0].tolist():
-                self.tell((content[0], item, self._failure(item, error)))
+                self.tell((content[0], item, self.failure(item, error)))
             return None
         _log.warning("%s failed: %s: %s", op, type(error).__name__, wire.words(error))
         return None
@@ -103,7 +102,7 @@ class Host:
         self, index: int, key: Key, recipe: Any, base: Any, entries: Any, isolated: bool, deterministic: bool
     ) -> Result:
         self.begin(index)
-        seat = self._seats[index] = Seat(index, Streams(self._seed, key, isolated=isolated), deterministic)
+        seat = self._seats[index] = Seat(index, Streams(self.seed, key, isolated=isolated), deterministic)
         start = perf_counter()
         known = len(GENERATORS.known())
         try:
@@ -114,11 +113,11 @@ class Host:
         except Stale as stale:  # it draws late in its life, or has imported torch: once more, swapped from the start
             if isolated and len(GENERATORS.known()) == known:
                 seat.error = ReplayDiverged(f"member {index} draws from a stream that nobody knows: {stale!r}")
-                return self._failure(index, seat.error)
+                return self.failure(index, seat.error)
             return self._build(index, key, recipe, base, entries, True, deterministic)
         except BaseException as error:
-            seat.error = self._own_error(error, f"member {index} called sys.exit() while it was built")
-            return self._failure(index, seat.error)
+            seat.error = self.own_error(error, f"member {index} called sys.exit() while it was built")
+            return self.failure(index, seat.error)
         seat.streams.on_trial = isolated and deterministic
         self.span("rebuild" if entries or base else "build", index, start)
         return index, OK, self._abilities(seat), 0, None
@@ -194,7 +193,7 @@ class Host:
         if seat.stale:
             return index, STALE, None, 0, None
         if seat.error is not None:
-            return self._failure(index, seat.error)
+            return self.failure(index, seat.error)
         self.begin(index)
         start = perf_counter() if self.traced else 0.0
         prior = seat.streams.drawn()
@@ -219,9 +218,9 @@ class Host:
             if type(answer) is Anew:
                 base = self._base(seat, answer, prior)
                 answer = answer.answer
-            packed = self._packed(answer)
+            packed = self.packed(answer)
         except Exception as error:  # NotSendable, TooLarge, or whatever the answer's own code raises while it is packed
-            return self._failure(seat.index, error)
+            return self.failure(seat.index, error)
         return seat.index, OK, packed, echo_of(answer, packed) if record else 0, base
 
     def _base(self, seat: Seat, anew: Anew, prior: dict[str, Any] | None) -> Base:
@@ -230,7 +229,8 @@ class Host:
             return None, prior
         return wire.settle(wire.pack(anew.state)), seat.streams.drawn()
 
-    def _packed(self, answer: Any) -> wire.Packed:
+    def packed(self, answer: Any) -> wire.Packed:
+        """An answer as it travels, or is kept."""
         packed = wire.pack(answer)
         size = wire.size(packed)
         if size > self._max_message:
@@ -240,7 +240,8 @@ class Host:
             )
         return wire.settle(packed) if self._here else packed
 
-    def _failure(self, index: int, error: BaseException) -> Result:
+    def failure(self, index: int, error: BaseException) -> Result:
+        """What comes back of what raised."""
         kind = ERROR
         if isinstance(error, Shared):
             kind, error = SHARED, SharedRandomness(str(error))
@@ -252,13 +253,13 @@ class Host:
         seat.stale = isinstance(error, Stale | Shared)
         if isinstance(error, Stale):
             return seat.index, STALE, None, 0, None
-        return self._failure(seat.index, self._own_error(error, f"member {seat.index} called sys.exit() in {method}()"))
+        return self.failure(seat.index, self.own_error(error, f"member {seat.index} called sys.exit() in {method}()"))
 
     def interrupted_by(self, error: BaseException) -> bool:
         """Whether that is Ctrl-C, and the caller's to handle."""
         return self._interruptible and isinstance(error, KeyboardInterrupt)
 
-    def _own_error(self, error: BaseException, exited: str) -> BaseException:
+    def own_error(self, error: BaseException, exited: str) -> BaseException:
         """What the caller is given for what a member raised; Ctrl-C goes through."""
         if self.interrupted_by(error):
             raise error
@@ -267,41 +268,13 @@ class Host:
     # -- map ------------------------------------------------------------------------------------------
 
     def _on_define(self, number: int, function: Any) -> None:
-        self._functions[number] = received(function), Streams(self._seed, ("map", number), isolated=False)
+        self._functions[number] = HostedFunction(self, number, function)
 
     def _on_forget(self, number: int) -> None:
         self._functions.pop(number, None)
 
     def _on_map(self, number: int, items: list[tuple[int, tuple[Key, wire.Packed]]]) -> list[Result]:
-        return [self._map(*self._functions[number], index, *item) for index, item in items]
-
-    def _map(
-        self, function: Callable[[Any], Any], general: Streams, index: int, key: Key, packed: wire.Packed
-    ) -> Result:
-        """An item is stateless, so one that turns out to draw is simply run again with streams of its own."""
-        self.begin(index)
-        start = perf_counter()
-        try:
-            try:
-                if general.isolated:
-                    raise Stale
-                general.quiet.add("map")
-                answer = self.isolation.run(general, "map", function, (wire.fresh(packed),))
-            except Stale:
-                general.isolated = True
-                answer = self._map_swapped(function, key, packed)
-            outcome: Result = index, OK, self._packed(answer), 0, None
-        except BaseException as error:
-            outcome = self._failure(index, self._own_error(error, f"item {index} called sys.exit()"))
-        self.span("map", index, start)
-        return outcome
-
-    def _map_swapped(self, function: Callable[[Any], Any], key: Key, packed: wire.Packed) -> Any:
-        for _ in range(2):  # twice if it imports torch: only then is there a stream of torch's to give it
-            with contextlib.suppress(Stale):
-                own = Streams(self._seed, ("map", key), isolated=True)
-                return self.isolation.run(own, "map", function, (wire.fresh(packed),))
-        raise ReplayDiverged(f"item {key!r} draws from a stream that nobody knows")
+        return [self._functions[number].run(index, *item) for index, item in items]
 
     # -- ports ----------------------------------------------------------------------------------------
 

@@ -7,16 +7,14 @@ call · post · map · port ──► Crew ──► workers ──► Hosts ─
 
 from __future__ import annotations
 
-import atexit
 import math
 import os
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.engine import budget, forkserver, interrupts, wire
-from paceline.engine.asked import check_arguments, count_workers, keyed, make_members
+from paceline.engine import budget, lifetimes, wire
+from paceline.engine.asked import check_arguments, check_deadline, count_workers, keyed, make_members
 from paceline.engine.backend import Settings
 from paceline.engine.calls import Handle, Outcome, Request
 from paceline.engine.crew import Crew
@@ -26,7 +24,6 @@ from paceline.engine.moving import Spreading, spread
 from paceline.engine.pilot import Pilot
 from paceline.engine.plan import Plan
 from paceline.engine.port import Port
-from paceline.engine.process import bury_the_abandoned
 from paceline.engine.roster import HERE, Event
 from paceline.engine.rows import Spec
 from paceline.engine.stream import Stream
@@ -46,25 +43,6 @@ class WorkerInfo:
     pid: int
     backend: str
     members: tuple[int, ...]
-
-
-# Not a WeakSet: its bookkeeping runs Python when a crew is freed, and a Ctrl-C that arrives there is lost for good.
-_open_crews: set[Crew] = set()
-
-
-def _abandon(crew: Crew) -> None:
-    """A pool was dropped without being closed."""
-    _open_crews.discard(crew)
-    crew.abandon()
-
-
-@atexit.register
-def _close_everything() -> None:
-    """At the end of the interpreter: pools first, so that members can close, then what started their workers."""
-    for crew in list(_open_crews):
-        crew.close()
-    bury_the_abandoned()
-    forkserver.close_servers()
 
 
 class Pool:
@@ -140,11 +118,7 @@ class Pool:
         self._crew.limit = self._limit(None)
         self._next = 0
         self._place(placement, 0 if measures else count)
-        # A pool that is dropped must not leave workers behind; one that is still open at the end is closed in order.
-        self._finalizer = weakref.finalize(self, _abandon, self._crew)
-        self._finalizer.atexit = False
-        _open_crews.add(self._crew)
-        interrupts.install()
+        self._finalizer = lifetimes.begin(self, self._crew)
         try:
             self._build(failed_builds)
         except BaseException:
@@ -371,13 +345,7 @@ class Pool:
 
     def close(self) -> None:
         """Ends every worker. May be called again; never raises."""
-        self._finalizer.detach()
-        _open_crews.discard(self._crew)
-        try:
-            self._crew.close()
-        finally:
-            if not _open_crews:
-                interrupts.uninstall()
+        lifetimes.end(self._finalizer, self._crew)
 
     # -- small things ---------------------------------------------------------------------------------
 
@@ -451,14 +419,6 @@ class Pool:
         return None if limit == math.inf else limit
 
     def _check_deadline(self, deadline: float | None) -> None:
-        if deadline is None or deadline == math.inf:
-            return
-        if deadline <= 0:
-            raise BadInput(f"deadline={deadline} makes no sense; give seconds above 0")
         backend = self._crew.backend.name
-        if backend in ("inline", "thread") or len(self._crew.slots) == 1:
-            place = backend if backend == "thread" else "inline"
-            raise BadInput(
-                f"deadline={deadline} cannot be kept on the {place} backend, which cannot end a call that hangs; "
-                "use backend='process'"
-            )
+        inline = len(self._crew.slots) == 1 and backend != "thread"
+        check_deadline(deadline, "inline" if inline else backend)

@@ -1,0 +1,49 @@
+"""Pools that are open: one that is dropped leaves no workers behind, one that is open at the end is closed in order."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from typing import Any
+
+from paceline.engine import forkserver, interrupts
+from paceline.engine.crew import Crew
+from paceline.engine.process import bury_the_abandoned
+
+# Not a WeakSet: its bookkeeping runs Python when a crew is freed, and a Ctrl-C that arrives there is lost for good.
+_open: set[Crew] = set()
+
+
+def begin(pool: object, crew: Crew) -> weakref.finalize[Any, Any]:
+    """From now on `crew` is looked after. Gives what ends it when `pool` is dropped."""
+    finalizer = weakref.finalize(pool, _abandon, crew)
+    finalizer.atexit = False
+    _open.add(crew)
+    interrupts.install()
+    return finalizer
+
+
+def end(finalizer: weakref.finalize[Any, Any], crew: Crew) -> None:
+    """Ends it in order."""
+    finalizer.detach()
+    _open.discard(crew)
+    try:
+        crew.close()
+    finally:
+        if not _open:
+            interrupts.uninstall()
+
+
+def _abandon(crew: Crew) -> None:
+    """A pool was dropped without being closed."""
+    _open.discard(crew)
+    crew.abandon()
+
+
+@atexit.register
+def _close_everything() -> None:
+    """At the end of the interpreter: pools first, so that members can close, then what started their workers."""
+    for crew in list(_open):
+        crew.close()
+    bury_the_abandoned()
+    forkserver.close_servers()
