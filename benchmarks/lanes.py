@@ -83,7 +83,7 @@ class Lane:
         """Waits for it to leave, and ends what is left of it."""
         self.hang_up()
         until = time.monotonic() + _GOODBYE
-        while not self._over() and time.monotonic() < until:
+        while not self._ended() and time.monotonic() < until:
             time.sleep(0.02)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)  # before it is waited for: so long the number is its own
@@ -94,7 +94,7 @@ class Lane:
         try:
             os.write(self._process.stdin.fileno(), f"{question}\n".encode())  # type: ignore[union-attr]
         except BrokenPipeError:
-            raise Absent(self.name, self._end_of_log()) from None
+            raise Absent(self.name, self._how_it_ended()) from None
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
@@ -108,9 +108,9 @@ class Lane:
         while b"\n" not in self._read:
             if time.monotonic() > until:
                 raise Absent(self.name, f"no answer for {_LONGEST:g} s")
-            over = self._over()  # looked at first: what it said last is still read
-            if not self._more() and over:
-                raise Absent(self.name, self._end_of_log())
+            ended = self._ended()  # looked at first: what it said last is still read
+            if not self._more() and ended:
+                raise Absent(self.name, self._how_it_ended())
         line, _, self._read = self._read.partition(b"\n")
         return line
 
@@ -123,10 +123,13 @@ class Lane:
         self._read += found
         return bool(found)
 
-    def _over(self) -> bool:
-        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    def _ended(self) -> os.waitid_result | None:
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
 
-    def _end_of_log(self) -> str:
+    def _how_it_ended(self) -> str:
+        ended = self._ended()
+        if ended and ended.si_code != os.CLD_EXITED:
+            return f"killed by {signal.Signals(ended.si_status).name}"
         lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return f"died: {lines[-1][:120]}" if lines else "died without a word"
 

@@ -22,7 +22,7 @@ def plot(results: Results, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     races = [(race, found) for race, found in results.items() if isinstance(found.get(LOOP), Slices)]
-    figure, axes = plt.subplots(figsize=(10, 1.5 + 0.36 * len(races)), layout="constrained")
+    figure, axes = plt.subplots(figsize=(10, max(4.2, 1.5 + 0.36 * len(races))), layout="constrained")
     for name, look in _looks().items():
         marks = [(gain, row) for row, (_, found) in enumerate(races) if (gain := _gain(found, name)) is not None]
         if marks:
