@@ -97,7 +97,7 @@ class Workload:
 
 
 WORKLOADS = {
-    "nano": Workload((2, 8, 32, 128), (8,), "nano"),
+    "nano": Workload((2, 8, 32, 128), (), "nano"),
     "CartPole": Workload((2, 8, 32, 128), (8, 32), known_as="CartPole-v1"),
     "cpu 0.1 ms": Workload((8, 32), (), "cpu", 1e-4),
     "cpu 1 ms": Workload((2, 8, 32), (8,), "cpu", 1e-3),
