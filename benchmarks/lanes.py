@@ -30,7 +30,7 @@ Found = dict[str, Slices | str]
 
 _PROGRAM = Path(__file__).with_name("contestants.py")
 _LONGEST = 120.0  # seconds that an answer may take: a build of many processes on a busy machine
-_GOODBYE = 10.0  # seconds that a contestant has to close by itself
+_GOODBYE = 3.0  # seconds that a contestant has to close by itself; some of them take ten
 
 
 class Absent(Exception):
