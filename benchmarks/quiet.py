@@ -251,11 +251,15 @@ def ratio_row(
     return Row(measure, value, stated, met, _counted(ratios), show(ours.median()), show(peer.median()))
 
 
-def gain_row(measure: str, ours: Slices, peer: Slices, aim: float | None = None) -> Row:
-    """How many times a peer's time is ours, round by round: the more the better."""
+def gain_row(measure: str, ours: Slices, peer: Slices, aim: float | None = None, *, within_noise: bool = False) -> Row:
+    """How many times a peer's time is ours, round by round: the more the better.
+
+    With `within_noise` an aim is met if the interval reaches it.
+    """
     gains = peer.over(ours)
-    met = "" if aim is None else _verdict(gains, gains.median() >= aim)
-    stated = "" if aim is None else f"≥ {aim:g}"
+    reached = gains.interval()[1] if within_noise else gains.median()
+    met = "" if aim is None else _verdict(gains, reached >= aim)
+    stated = "" if aim is None else f"≥ {aim:g}{' within noise' if within_noise else ''}"
     value = _spread(gains, "{:.3g}".format)
     return Row(measure, value, stated, met, _counted(gains), duration(ours.median()), duration(peer.median()))
 
