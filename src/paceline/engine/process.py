@@ -100,8 +100,8 @@ class ProcessWorker:
 
     @property
     def has_spoken(self) -> bool:
-        """Whether a reply, or news, is there to be received."""
-        return self._words[Control.SPOKEN] != self._heard
+        """Whether a reply, or news, is there to be received; what we have heard may not have been counted yet."""
+        return self._words[Control.SPOKEN] > self._heard
 
     def listen(self, until: Callable[[], bool] | None) -> None:
         """Asks the worker to send a packet when it has served; None: not any more."""
