@@ -84,6 +84,9 @@ class Busy:
     def step_row(self, move: np.ndarray, out: np.ndarray) -> None:
         out[...] = self.step(float(move))
 
+    def rest(self) -> None:
+        """Takes no time."""
+
 
 class Sleepy(Busy):
     def step(self, move: float) -> float:
@@ -232,3 +235,15 @@ def test_a_short_job_is_not_moved() -> None:
     _, plan, places = run("auto", Busy, 0.01, 4)
     assert places == {"inline"}
     assert "too early" in plan.why or "measuring" in plan.why
+
+
+def test_what_goes_through_a_port_is_measured_by_itself() -> None:
+    """Quick calls beside it, a reset of every env say, do not make its rounds look quick."""
+    with Pool([partial(Busy, n, 0.02) for n in range(4)], backend="auto", workers=4) as pool:
+        port = pool.port("step_row", {"move": ((), "f8")}, {"out": ((), "f8")})
+        for _ in range(8):
+            pool.call("rest")
+            port.round()
+        assert "a round of 4 calls takes" in pool.plan.why
+        milliseconds = float(pool.plan.why.partition("takes ")[2].partition(" ms")[0])
+        assert milliseconds >= 80

@@ -38,10 +38,13 @@ class Pilot:
         """A round is about to be asked for."""
         if self.resting():
             return
+        if self._meter.through_port != through_port:
+            if not through_port:
+                return  # a reset, say: what goes through the port is the work, and is measured by itself
+            self._meter = Meter(through_port=True)
         if self._meter.enough and not self._crew.busy and not self._crew.rung:
             self._decide()
         if not self.resting():
-            self._meter.through_port = through_port
             self._meter.begin()
 
     def resting(self) -> bool:
@@ -106,7 +109,7 @@ class Pilot:
         """Measures afresh after so many seconds."""
         self._rests_until = perf_counter() + seconds
         self._rested += self._meter.rounds
-        self._meter = Meter()
+        self._meter = Meter(self._meter.through_port)
 
     def _move(self, choice: Choice) -> None:
         try:
@@ -116,7 +119,7 @@ class Pilot:
             self.plan = Plan(backend="inline", workers=1, why=f"{choice.why}; but {error}: staying here")
             self.final = True
             return
-        self._here, self._meter = self._meter, Meter()
+        self._here, self._meter = self._meter, Meter(self._meter.through_port)
         _log.info("%s", choice.why)
 
     def _keep_or_return(self) -> None:

@@ -215,11 +215,15 @@ def wanted_cpu() -> float:
 
 
 class Meter:
-    """Measures rounds of calls: how long, how much CPU, how many members and bytes."""
+    """Measures rounds of calls: how long, how much CPU, how many members and bytes.
 
-    def __init__(self) -> None:
+    Args:
+        through_port: Whether they go through a port.
+    """
+
+    def __init__(self, through_port: bool = False) -> None:
         self.rounds = 0
-        self.through_port = False
+        self.through_port = through_port
         self._calls = 0
         self._wall = self._cpu = 0.0
         self._bytes = 0
