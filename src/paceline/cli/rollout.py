@@ -83,7 +83,7 @@ def rollout(
     from paceline.cli._rolling import Asked, Pace, chosen_policy
     from paceline.errors import BadInput
     from paceline.groups.asking import asker
-    from paceline.groups.groups import check_straggling
+    from paceline.groups.turns import check_straggling
 
     check_straggling(quorum, deadline)
     if resume is not None and not (resume / "plan.json").exists():
