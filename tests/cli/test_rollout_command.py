@@ -15,9 +15,11 @@ import pytest
 import yaml
 from text_worlds import config
 
+import paceline
 from paceline.testing import LlmServer
 
 TESTS = Path(__file__).parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(paceline.__file__).parents[1]), str(TESTS)])}
 
 
 def run(*words: str, cwd: Path, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -28,7 +30,7 @@ def run(*words: str, cwd: Path, code: int = 0, stdin: str = "") -> subprocess.Co
         capture_output=True,
         text=True,
         timeout=100,
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        env=ENVIRONMENT,
     )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
@@ -101,27 +103,35 @@ def test_failures_and_cuts_are_played_again_and_seeds_are_kept(tmp_path: Path) -
     assert seeds[0] == seeds[1] == seeds[2] - 1
 
 
-def test_ctrl_c_keeps_what_is_done(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "SIGTERM of a background job"])
+def test_an_interrupt_keeps_what_is_done(file: Path, tmp_path: Path, how: str) -> None:
     (tmp_path / "slow.py").write_text(
-        "import asyncio\n"
+        "import asyncio, os\n"
         "class Slow:\n"
         "    async def answer(self, turn):\n"
-        "        await asyncio.sleep(60 if turn.env_id > 3 else 0)\n"
+        "        await asyncio.sleep(60 if turn.env_id > 3 and not os.path.exists('calm') else 0)\n"
         "        return '<think></think><answer>Up</answer>'\n"
     )
-    words = ["rollout", str(file), "--policy", "slow.py:Slow", "--max-turns", "1", "--out", "a"]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    command = [sys.executable, "-m", "paceline", *words]
-    started = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    words = ["rollout", str(file), "--policy", "slow.py:Slow", "--max-turns", "1"]
+    command = [sys.executable, "-m", "paceline", *words, "--out", "a"]
+    if "background" in how:  # as a shell without job control starts it: deaf to Ctrl-C
+        command = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command]
+    started = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)
     path = tmp_path / "a" / "trajectories.jsonl"
     while not (path.exists() and path.read_text().count("\n") == 4):
         assert started.poll() is None, started.communicate()
         time.sleep(0.02)
-    started.send_signal(signal.SIGINT)
+    started.send_signal(signal.Signals[how.partition(" ")[0]])
     out, err = started.communicate(timeout=60)
     assert started.returncode == 130
     assert b"--resume a" in err
-    assert b"4 of 8 trajectories" in out
+    assert b"interrupted: 4 of 8 trajectories" in out
+    assert b"Traceback" not in err
+    assert json.loads((tmp_path / "a" / "report.json").read_text())["interrupted"] is True
+    (tmp_path / "calm").touch()
+    told = json.loads(run(*words, "--resume", "a", "--json", cwd=tmp_path).stdout)
+    assert (told["interrupted"], told["trajectories"]) == (False, 8)
+    assert len(lines(tmp_path / "a")) == 8  # what was done was not done again
 
 
 def test_a_model_behind_an_endpoint_plays(file: Path, tmp_path: Path) -> None:

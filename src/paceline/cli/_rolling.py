@@ -121,6 +121,7 @@ def chosen_policy(asked: Asked, groups: Groups, base_url: str | None, pace: Pace
 
 def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace) -> Spent:
     """Plays what is not on disk yet; every trajectory is on disk when it has ended."""
+    from paceline.engine.interrupts import UNINTERRUPTED
     from paceline.groups.driver import arollout, prompters
     from paceline.groups.export import record
     from paceline.groups.scores import finished, to_play_again
@@ -133,8 +134,9 @@ def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace)
 
         def keep(trajectory: Any, replies: Any) -> None:
             line = record(trajectory, replies, writers[trajectory.cache["tag"]])
-            records.add(line)
-            records.lines.append(line)
+            with UNINTERRUPTED:  # what is on disk is in the report, too
+                records.add(line)
+                records.lines.append(line)
             progress.tell(line)
 
         async def play() -> Spent:
@@ -237,7 +239,8 @@ def shown(report: Mapping[str, Any]) -> None:
     console.print(table)
     used, seconds = report["tokens"], report["seconds"]
     print(
-        f"\n{report['trajectories']} of {report['of']} trajectories in {seconds['all']:.1f} s; "
+        f"\n{'interrupted: ' if report['interrupted'] else ''}{report['trajectories']} of {report['of']} trajectories "
+        f"in {seconds['all']:.1f} s; "
         f"{used['requests']} answers ({used['retries']} asked again, {used['cut_off']} cut off, {used['invalid']} "
         "without a valid action), "
         f"{used['prompt_tokens']} + {used['completion_tokens']} tokens"

@@ -36,7 +36,7 @@ Exit codes:
   0    every trajectory was played
   2    something was asked that makes no sense; nothing has been played
   3    some trajectories failed, or were cut by the clock; the others are kept, and --resume plays these again
-  130  interrupted; what is done is kept, and --resume goes on
+  130  interrupted, by Ctrl-C or SIGTERM; what is done is kept, and --resume goes on
 """
 _LINES = "trajectories.jsonl"
 
@@ -122,15 +122,17 @@ def _records(asked: Asked, groups: Groups, out: Path | None, resume: Path | None
 
 
 def _play(groups: Groups, player: Any, records: Records, asked: Asked, pace: Pace, as_json: bool) -> int:
+    from paceline.cli._ending import sigterm_as_ctrl_c
     from paceline.cli._rolling import run, shown
 
     start = perf_counter()
     interrupted = False
     try:
-        usage = run(groups, player, records, asked, pace)
+        with sigterm_as_ctrl_c():
+            usage = run(groups, player, records, asked, pace)
     except KeyboardInterrupt:
         usage, interrupted = None, True
-    report = asked.report(groups, records, usage, perf_counter() - start)
+    report = {**asked.report(groups, records, usage, perf_counter() - start), "interrupted": interrupted}
     records.finish(report)
     print(json.dumps(report)) if as_json else shown(report)
     print(f"results: {records.path}", file=sys.stderr)
