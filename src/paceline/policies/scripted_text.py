@@ -32,7 +32,7 @@ class RandomWords:
     """
 
     def __init__(self, actions: int = 1, separator: str = "||") -> None:
-        self._actions, self._separator = actions, separator
+        self._actions, self._separator = _some(actions), separator
 
     async def answer(self, turn: Turn) -> str:
         """Draws; every draw follows from the turn's seed."""
@@ -40,6 +40,12 @@ class RandomWords:
         if turn.actions:
             return worded([str(rng.choice(turn.actions)) for _ in range(self._actions)], self._separator)
         return worded([_free_text(turn.state, rng)], self._separator)
+
+
+def _some(actions: int) -> int:
+    if not isinstance(actions, int) or isinstance(actions, bool) or actions < 1:
+        raise BadInput(f"actions={actions!r}; give a whole number from 1")
+    return actions
 
 
 def _free_text(state: str, rng: np.random.Generator) -> str:
@@ -67,7 +73,7 @@ class Expert:
     def __init__(
         self, actions: int = 2, separator: str = "||", options: Mapping[str, Mapping[str, Any] | None] | None = None
     ) -> None:
-        self._actions, self._separator = actions, separator
+        self._actions, self._separator = _some(actions), separator
         self._options = options or {}
         self._solvers: dict[tuple[str, str], Any] = {}
 
