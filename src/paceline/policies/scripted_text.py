@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,15 @@ class RandomWords:
     async def answer(self, turn: Turn) -> str:
         """Draws; every draw follows from the turn's seed."""
         rng = np.random.default_rng(turn.seed)
-        if turn.actions:
-            return worded([str(rng.choice(turn.actions)) for _ in range(self._actions)], self._separator)
-        return worded([_free_text(turn.state, rng)], self._separator)
+        draws = self._actions if turn.actions else 1
+        return worded([drawn_action(turn.actions, turn.state, rng) for _ in range(draws)], self._separator)
+
+
+def drawn_action(names: Sequence[str], state: Any, rng: np.random.Generator) -> str:
+    """One action: one of the names, or text of the kind that the state asks for if there are none."""
+    if names:
+        return str(rng.choice(names))
+    return _free_text(state if isinstance(state, str) else "", rng)
 
 
 def _some(actions: int) -> int:
