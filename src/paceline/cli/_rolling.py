@@ -94,7 +94,7 @@ def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace)
     from paceline.engine.interrupts import UNINTERRUPTED
     from paceline.groups.driver import arollout, prompters
     from paceline.groups.export import record
-    from paceline.groups.scores import finished, to_play_again
+    from paceline.groups.scores import finished, summary, to_play_again
 
     done = {env_id for env_id, line in finished(records.lines).items() if not to_play_again(line)}
     groups.reset(asked.seed)
@@ -106,7 +106,7 @@ def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace)
             line = record(trajectory, replies, writers[trajectory.cache["tag"]])
             with UNINTERRUPTED:  # what is on disk is in the report, too
                 records.add(line)
-                records.lines.append(line)
+                records.lines.append(summary(line))
             progress.tell(line)
 
         async def play() -> Spent:

@@ -133,12 +133,14 @@ def _place(plan: str, jobs: int | None) -> Any:
 
 def _records(asked: Asked, groups: Groups, out: Path | None, resume: Path | None) -> Records:
     from paceline.errors import BadInput
+    from paceline.groups.scores import summary
     from paceline.records import Records
 
     if out is not None and resume is not None:
         raise BadInput("--out and --resume exclude each other: --resume goes on in the directory that it names")
     path = resume or out or Path("runs") / f"rollout-{datetime.now():%Y%m%d-%H%M%S}"
-    return Records(path, _LINES, {"identity": asked.identity(groups)}, resume=resume is not None)
+    plan = {"identity": asked.identity(groups)}
+    return Records(path, _LINES, plan, resume=resume is not None, keep=summary)
 
 
 def _play(groups: Groups, player: Any, records: Records, asked: Asked, pace: Pace, as_json: bool) -> int:
