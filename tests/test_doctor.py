@@ -14,6 +14,7 @@ from subjects import (
     Waits,
     Walk,
 )
+from text_worlds import Careless, Drawer, Ladder
 
 from paceline import BadInput
 from paceline.doctor import Diagnosis, examine
@@ -102,6 +103,110 @@ def test_an_env_that_cannot_be_played_is_not_reproducible() -> None:
     assert [finding.name for finding in diagnosis.findings] == ["spaces", "reset", "step", "sendable"]
     assert diagnosis["step"].sentence == "step() raised ValueError: stumbled (at step 1)."
     assert not diagnosis.reproducible
+
+
+# -- text environments ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["sokoban,num_boxes=1", "text:frozen_lake", "Countdown", "text_worlds:Planned"])
+def test_a_good_text_environment_is_reproducible(target: str) -> None:
+    diagnosis = examine(target, steps=STEPS)
+    assert [finding.name for finding in diagnosis.findings] == ALL
+    assert {finding.verdict for finding in diagnosis.findings} == {"ok"}
+    assert diagnosis.reproducible
+    assert "a text environment" in diagnosis["spaces"].sentence
+    assert diagnosis["cost"].sentence.startswith("A turn of one action takes")
+
+
+@pytest.mark.parametrize("prefix", ["", "text:"])
+def test_a_text_environment_in_a_file_may_need_options(tmp_path: Path, prefix: str) -> None:
+    (tmp_path / "tall.py").write_text(
+        "from text_worlds import Ladder\n"
+        "class Tall(Ladder):\n"
+        "    def __init__(self, config):\n"
+        "        super().__init__({'goal': config['goal']})\n"
+    )
+    assert examine(f"{prefix}{tmp_path}/tall.py:Tall,goal=2", steps=STEPS).reproducible
+    assert "tall" not in sys.modules
+    with pytest.raises(BadInput, match="does not build an env"):
+        examine(f"{prefix}{tmp_path}/tall.py:Tall")
+
+
+def test_every_kind_of_action_is_drawn() -> None:
+    class Listens(Ladder):
+        heard: set[object] = set()  # noqa: RUF012
+
+        def step(self, action: int) -> tuple[str, float, bool, dict[str, object]]:
+            self.heard.add(action)
+            return super().step(action)
+
+    class Reads(Listens):
+        action_lookup = None  # type: ignore[assignment]
+        heard: set[object] = set()  # noqa: RUF012
+
+    for env, heard in ((Listens, lambda heard: heard == {1, 2}), (Reads, lambda heard: all(map(str.isdigit, heard)))):
+        examine(env, steps=STEPS)
+        assert env.heard
+        assert heard(env.heard)
+
+
+def test_a_text_environment_that_does_not_follow_its_seed_is_told() -> None:
+    diagnosis = examine(Careless, steps=STEPS)
+    assert problems(diagnosis) >= {"again", "restart", "twin", "order"}
+    assert "np.random.default_rng(seed)" in diagnosis["again"].advice
+    diagnosis = examine(Drawer, steps=STEPS)
+    assert problems(diagnosis) == {"generators", "twin"}
+    assert diagnosis["generators"].numbers["step"] == ["numpy.random", "random"]
+
+
+def test_what_a_text_environment_answers_is_looked_at() -> None:
+    class Silent(Ladder):
+        def step(self, action: int) -> tuple[str, float, bool, dict[str, object]]:
+            state, reward, _, _ = super().step(action)
+            return state, reward, True, {}
+
+    class Short(Ladder):
+        def step(self, action: int) -> object:  # type: ignore[override]
+            return super().step(action)[:3]
+
+    class Blank(Ladder):
+        def render(self) -> str:
+            return None  # type: ignore[return-value]
+
+    for env, where, words in (
+        (Silent, "step", "has no success; without it every episode counts as lost (at step 1)"),
+        (Short, "step", "step() gave a tuple of 3; a text environment gives (state, reward, done, info)"),
+        (Blank, "reset", "render() gave None; a state is text"),
+    ):
+        diagnosis = examine(env, steps=STEPS)
+        assert words in diagnosis[where].sentence
+        assert not diagnosis.reproducible
+
+
+def test_a_name_that_means_two_things_needs_a_prefix() -> None:
+    gymnasium.register("sokoban", entry_point="gymnasium.envs.classic_control:CartPoleEnv")
+    try:
+        with pytest.raises(BadInput, match="'sokoban' is a Gymnasium id and a text environment: write gym:sokoban or"):
+            examine("sokoban")
+        assert "Gymnasium Env" in examine("gym:sokoban", steps=8)["spaces"].sentence
+        assert "text environment" in examine("text:sokoban", steps=8)["spaces"].sentence
+    finally:
+        gymnasium.registry.pop("sokoban", None)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("sokobann", "or do you mean the text environment sokoban?"),
+        ("text:sokobann", "did you mean sokoban?"),
+        ("sokoban,boxes=1", "boxes"),
+        ("text:collections:OrderedDict", "OrderedDict has no reset(); a text environment has reset, step and render"),
+    ],
+)
+def test_a_text_target_that_cannot_be_loaded_says_what_to_do(target: str, words: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        examine(target)
+    assert words in str(raised.value)
 
 
 # -- targets -------------------------------------------------------------------------------------------

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from paceline.errors import BadInput
 
+Keep = Callable[[dict[str, Any]], dict[str, Any]]
 PLAN, REPORT = "plan.json", "report.json"
 
 
@@ -27,12 +28,15 @@ class Records:
         plan: What is asked, with the identity of the run under "identity", and under "files" the digests of what it
             follows from.
         resume: Whether to go on with what is there.
+        keep: What of a line that is there is kept in memory, in `lines`; by default all of it.
 
     Raises:
         BadInput: it holds another run, or the files of this one have changed; or a run, and `resume` was not said.
     """
 
-    def __init__(self, path: Path, name: str, plan: Mapping[str, Any], *, resume: bool = False) -> None:
+    def __init__(
+        self, path: Path, name: str, plan: Mapping[str, Any], *, resume: bool = False, keep: Keep = dict
+    ) -> None:
         self.path, self.name = path, name
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -43,7 +47,7 @@ class Records:
             _check_same(path, known, plan, resume)
         else:
             write_whole(path / PLAN, plan)
-        self.lines = [] if known is None else read_lines(path / name)
+        self.lines = [] if known is None else read_lines(path / name, keep)
         self._file = self._open()
 
     def _open(self) -> TextIO:
@@ -101,23 +105,31 @@ def read_plan(path: Path) -> dict[str, Any]:
     return plan
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines that are on disk; what stands after the last line break is half a line, and left out."""
+def read_lines(path: Path, keep: Keep = dict) -> list[dict[str, Any]]:
+    """The lines that are on disk; what stands after the last line break is half a line, and left out.
+
+    Args:
+        path: The file.
+        keep: What of a line is kept; lines may be long, and there is never more than one of them whole.
+    """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        with path.open(encoding="utf-8", newline="\n") as lines:
+            return [_line(path, number, line, keep) for number, line in enumerate(lines, 1) if line.endswith("\n")]
     except FileNotFoundError:
         return []
-    return [_line(path, number, line) for number, line in enumerate(lines[:-1], 1)]
 
 
-def _line(path: Path, number: int, line: str) -> dict[str, Any]:
+def _line(path: Path, number: int, line: str, keep: Keep) -> dict[str, Any]:
     try:
         content = json.loads(line)
     except ValueError as error:
         raise damaged(path, number, error) from error
     if not isinstance(content, dict):
         raise damaged(path, number, f"it is a {type(content).__name__}")
-    return content
+    try:
+        return keep(content)
+    except (KeyError, TypeError) as error:
+        raise damaged(path, number, error) from error
 
 
 def damaged(path: Path, number: int, why: object) -> BadInput:

@@ -11,6 +11,7 @@ import pytest
 
 import paceline
 from paceline.catalog import find_missions, find_policies, known_missions, known_policies
+from paceline.catalog.text_policies import find_text_policy
 from paceline.catalog.words import share_of, split
 from paceline.evaluate import evaluate
 from paceline.policies import POLICIES
@@ -187,6 +188,39 @@ def test_without_a_name_the_default_plays() -> None:
 def test_a_policy_that_does_not_exist_is_told_with_what_to_do(spec: str, complaint: str) -> None:
     with pytest.raises(paceline.BadInput, match=complaint):
         find_policies([spec])
+
+
+SAYS = """
+class Says:
+    def __init__(self, word): self.word = word
+    def answer(self, turn): return self.word
+
+def says(turn): return "Up"
+
+built = Says("Up")
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ("talking.py:Says", "missing 1 required positional argument: 'word'"),
+        ("talking.py:says,kw.volume=3", "unexpected keyword argument 'volume'"),
+        ("talking.py:built,kw.word=Up", "is a Says, which cannot be called"),
+        ("random,kw.actions=none", "actions='none'; give a whole number from 1"),
+        ("expert,kw.actions=0", "actions=0; give a whole number from 1"),
+        ("expert,depth=3", "'depth' in 'expert,depth=3' is no option of a policy: give kw.depth"),
+    ],
+)
+def test_a_policy_of_text_that_cannot_be_built_is_told_with_what_to_do(
+    spec: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "talking.py").write_text(SAYS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "talking", raising=False)
+    with pytest.raises(paceline.BadInput, match=complaint):
+        find_text_policy(spec, actions=2, separator="||")
 
 
 def test_a_policy_for_other_worlds_is_told_before_anything_is_played() -> None:

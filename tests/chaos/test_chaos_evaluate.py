@@ -279,10 +279,11 @@ def test_a_run_whose_main_process_was_killed_is_resumed(tmp_path: Path, whole: s
     assert json.loads((tmp_path / "run" / "report.json").read_text())["digest"] == whole
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("jobs", ["0", "2"])
-def test_ctrl_c_keeps_what_is_done(tmp_path: Path, whole: str, jobs: str) -> None:
+def test_an_interrupt_keeps_what_is_done(tmp_path: Path, whole: str, jobs: str, number: signal.Signals) -> None:
     process = started(tmp_path / "run", "-j", jobs)
-    os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to everybody
+    os.killpg(process.pid, number)  # a terminal sends it to everybody, and so does a scheduler
     out, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert out == ""

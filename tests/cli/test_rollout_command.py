@@ -15,9 +15,11 @@ import pytest
 import yaml
 from text_worlds import config
 
+import paceline
 from paceline.testing import LlmServer
 
 TESTS = Path(__file__).parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(paceline.__file__).parents[1]), str(TESTS)])}
 
 
 def run(*words: str, cwd: Path, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -28,7 +30,7 @@ def run(*words: str, cwd: Path, code: int = 0, stdin: str = "") -> subprocess.Co
         capture_output=True,
         text=True,
         timeout=100,
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        env=ENVIRONMENT,
     )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
@@ -101,27 +103,35 @@ def test_failures_and_cuts_are_played_again_and_seeds_are_kept(tmp_path: Path) -
     assert seeds[0] == seeds[1] == seeds[2] - 1
 
 
-def test_ctrl_c_keeps_what_is_done(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "SIGTERM of a background job"])
+def test_an_interrupt_keeps_what_is_done(file: Path, tmp_path: Path, how: str) -> None:
     (tmp_path / "slow.py").write_text(
-        "import asyncio\n"
+        "import asyncio, os\n"
         "class Slow:\n"
         "    async def answer(self, turn):\n"
-        "        await asyncio.sleep(60 if turn.env_id > 3 else 0)\n"
+        "        await asyncio.sleep(60 if turn.env_id > 3 and not os.path.exists('calm') else 0)\n"
         "        return '<think></think><answer>Up</answer>'\n"
     )
-    words = ["rollout", str(file), "--policy", "slow.py:Slow", "--max-turns", "1", "--out", "a"]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    command = [sys.executable, "-m", "paceline", *words]
-    started = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    words = ["rollout", str(file), "--policy", "slow.py:Slow", "--max-turns", "1"]
+    command = [sys.executable, "-m", "paceline", *words, "--out", "a"]
+    if "background" in how:  # as a shell without job control starts it: deaf to Ctrl-C
+        command = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command]
+    started = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)
     path = tmp_path / "a" / "trajectories.jsonl"
     while not (path.exists() and path.read_text().count("\n") == 4):
         assert started.poll() is None, started.communicate()
         time.sleep(0.02)
-    started.send_signal(signal.SIGINT)
+    started.send_signal(signal.Signals[how.partition(" ")[0]])
     out, err = started.communicate(timeout=60)
     assert started.returncode == 130
     assert b"--resume a" in err
-    assert b"4 of 8 trajectories" in out
+    assert b"interrupted: 4 of 8 trajectories" in out
+    assert b"Traceback" not in err
+    assert json.loads((tmp_path / "a" / "report.json").read_text())["interrupted"] is True
+    (tmp_path / "calm").touch()
+    told = json.loads(run(*words, "--resume", "a", "--json", cwd=tmp_path).stdout)
+    assert (told["interrupted"], told["trajectories"]) == (False, 8)
+    assert len(lines(tmp_path / "a")) == 8  # what was done was not done again
 
 
 def test_a_model_behind_an_endpoint_plays(file: Path, tmp_path: Path) -> None:
@@ -132,6 +142,55 @@ def test_a_model_behind_an_endpoint_plays(file: Path, tmp_path: Path) -> None:
     assert told["tokens"]["completion_tokens"] > 0
 
 
+def test_how_a_model_is_sampled_is_part_of_the_run(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "ROLLOUT_KEY", "a-secret")
+    with LlmServer(api_key="a-secret") as server:
+        words = ("rollout", str(file), "--base-url", server.url, "--model", "test-model", "--json")
+        key = ("--api-key-env", "ROLLOUT_KEY")
+        first, second = (
+            json.loads(run(*words, *key, "--top-p", top_p, "--out", top_p, cwd=tmp_path).stdout)
+            for top_p in ("0.9", "0.5")
+        )
+        assert first["digest"] != second["digest"]
+        assert first["identity"]["policy"] == {
+            "model": "test-model",
+            "temperature": 1.0,
+            "top_p": 0.9,
+            "max_tokens": 400,
+        }
+        refused = run(*words, *key, "--top-p", "0.5", "--resume", "0.9", cwd=tmp_path, code=2).stderr
+        assert "'top_p': 0.9" in refused
+        assert "'top_p': 0.5" in refused
+        asked = server.traffic.requests
+        again = json.loads(run(*words, *key, "--top-p", "0.9", "--resume", "0.9", cwd=tmp_path).stdout)
+        assert (again["digest"], server.traffic.requests) == (first["digest"], asked)
+        leaked = run(*words, "--api-key-env", "a-secret", cwd=tmp_path, code=2).stderr
+    assert "never the key" in leaked
+    assert "a-secret" not in leaked
+    for path in (tmp_path / "0.9").iterdir():
+        assert "a-secret" not in path.read_text()
+
+
+def test_a_policy_is_built_with_what_is_written(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "class Says:\n"
+        "    def __init__(self, word, times=1):\n"
+        "        self.said = ' || '.join([word] * times)\n"
+        "    async def answer(self, turn):\n"
+        "        return f'<think></think><answer>{self.said}</answer>'\n"
+        "async def says(turn, word='Up'):\n"
+        "    return f'<think></think><answer>{word}</answer>'\n"
+    )
+    words = ("rollout", str(file), "--max-turns", "1", "--policy")
+    policies = ["mine.py:Says,kw.word=Down,kw.times=2", "mine.py:says,kw.word=Down", "random,kw.actions=1"]
+    for number, policy in enumerate(policies):
+        run(*words, policy, "--out", str(number), cwd=tmp_path)
+        said = {record["history"][0]["llm_raw_response"] for record in lines(tmp_path / str(number))}
+        assert {text.count("||") for text in said} == {int(number == 0)}
+        assert number == 2 or all("Down" in text for text in said)
+    assert "mine.py:says" in run(*words, "random", "--resume", "1", cwd=tmp_path, code=2).stderr
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -139,6 +198,10 @@ def test_a_model_behind_an_endpoint_plays(file: Path, tmp_path: Path) -> None:
         ((), "say who plays"),
         (("--policy", "random", "--model", "m"), "not both"),
         (("--policy", "random", "--base-url", "http://x"), "--base-url belongs to --model"),
+        (("--policy", "random", "--temperature", "0"), "--temperature belongs to --model"),
+        (("--model", "m", "--base-url", "http://x/v1", "--top-p", "1.5"), "--top-p 1.5: give a share"),
+        (("--model", "m", "--base-url", "http://x/v1", "--max-tokens", "0"), "--max-tokens"),
+        (("--model", "m", "--base-url", "http://x/v1", "--api-key-env", "NOBODY_HAS_SET_THIS"), "is not set"),
         (("--policy", "random", "--mode", "test"), "mode='test'"),
         (("--policy", "random", "--resume", "nowhere"), "there is no run in it"),
         (("--policy", "random", "--plan", "nowhere"), "nowhere"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,10 @@ from text_worlds import config
 
 from paceline import BadInput
 from paceline.groups import Groups
-from paceline.groups.driver import arollout, rollout
+from paceline.groups.driver import arollout, prompters, rollout
+from paceline.groups.export import record
+from paceline.groups.scores import summary
+from paceline.records import Records, read_lines
 from paceline.types import Reply, Turn
 
 
@@ -50,6 +55,39 @@ def test_trajectories_do_not_depend_on_the_order_of_arrival() -> None:
     assert quick.usage.prompt_tokens == 7 * quick.usage.requests
     assert len(quick.states) == 9
     assert {"Ladder/success", "Ladder/pass@3"} <= quick.states[0]["metrics"].keys()
+
+
+@pytest.mark.parametrize("tag", ["Ladder", "Told"])
+@pytest.mark.parametrize("plan", ["inline", 1], ids=["here", "1 worker"])
+def test_a_long_answer_is_in_memory_once(tag: str, plan: Any, tmp_path: Path) -> None:
+    thought = "é" * 1_000_000
+    records = Records(tmp_path, "lines.jsonl", {"identity": {}})
+    with Groups(config({tag: 1}, group_size=1), plan=plan) as groups:
+        groups.reset(seed=4)
+        writer = prompters(groups)[tag]
+        lines: list[dict[str, Any]] = []
+        played = rollout(
+            groups,
+            lambda turn: f"<think>{thought}</think><answer>Up</answer>",
+            max_turns=1,
+            on_end=lambda trajectory, replies: lines.append(record(trajectory, replies, writer)),
+        )
+    (line,), turn, said = lines, played.states[0]["history"][0], played.replies[0][0].text
+    assert line["messages"][2]["content"] is turn["llm_response"] is turn["llm_raw_response"] is said
+    assert line["history"][0]["llm_raw_response"] is said
+    records.add(line)
+    records.close()
+    (again,) = read_lines(tmp_path / "lines.jsonl", summary)
+    assert again == summary(line)
+    assert len(json.dumps(again)) < 2000
+
+
+def test_what_was_done_is_the_text_that_was_said() -> None:
+    with Groups(config({"Told": 1}, group_size=1), plan=1) as groups:
+        groups.reset(seed=4)
+        said = "a word " * 3
+        groups.step([{"env_id": 0, "actions": [said, "another"]}])
+        assert groups.rollout_cache[0]["history"][0]["actions"][0] is said
 
 
 def test_a_turn_tells_a_policy_everything() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from paceline.adapters.sb3 import Model
 from paceline.adapters.torch_module import Module
 from paceline.catalog.loading import entry_points, load, load_entry_point
-from paceline.catalog.words import share_of, split
+from paceline.catalog.words import share_of, with_keywords
 from paceline.errors import BadInput
 from paceline.policies import DEFAULT, POLICIES
 from paceline.team import Player
@@ -62,14 +62,8 @@ def find_policies(specs: Iterable[str]) -> list[Player]:
 
 
 def _find(spec: str) -> Player:
-    written, options = split(spec)
+    written, options, keywords = with_keywords(spec, _WORDS)
     name, share = share_of(written)
-    keywords = {key.removeprefix("kw."): value for key, value in options.items() if key.startswith("kw.")}
-    strange = [key for key in options if key not in _WORDS and not key.startswith("kw.")]
-    if strange:
-        raise BadInput(
-            f"{strange[0]!r} in {spec!r} is no option of a policy: give {', '.join(_WORDS)} or kw.{strange[0]}"
-        )
     if "weights" in options:
         keywords["weights"] = _weights(str(options["weights"]), spec)
     if "trust" in options:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
@@ -16,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from paceline.catalog.loading import load, load_entry_point
+from paceline.catalog.words import split
 from paceline.errors import BadInput
 
 Factory = Callable[[Any], Any]
@@ -94,6 +96,51 @@ def find_text_env(env_type: str) -> Factory:
     for point in entry_points(group=GROUP, name=env_type):
         return load_entry_point(point, GROUP)  # type: ignore[no-any-return]
     raise BadInput(f"env_type {env_type!r} is not known{_hint(env_type)}")
+
+
+def written_text_env(spec: str) -> tuple[Factory, dict[str, Any]]:
+    """Gives what builds an environment, and its options, from NAME[,key=value …]; NAME may be a built-in tag."""
+    name, options = split(spec)
+    tag = TAGS.get(name, {"env_type": name})
+    return find_text_env(tag["env_type"]), {**(tag.get("env_config") or {}), **options}
+
+
+def check_is_text_env(env: Any, name: str) -> None:
+    """Raises `BadInput` for what is none; says what it lacks."""
+    for needed in ("reset", "step", "render"):
+        if not callable(getattr(env, needed, None)):
+            raise BadInput(
+                f"{name}: {type(env).__name__} has no {needed}(); a text environment has reset, step and "
+                "render (paceline.adapters.text_envs.as_text_env wraps others)"
+            )
+
+
+def lookup_of(env: Any) -> Mapping[Any, str] | None:
+    """Number → name of its actions: the environment's own, or its config's, as upstream keeps them; None: free text."""
+    found: Mapping[Any, str] | None = getattr(env, "action_lookup", None)
+    return getattr(getattr(env, "config", None), "action_lookup", None) if found is None else found
+
+
+def takes(reset: Callable[..., Any]) -> Callable[[str], bool]:
+    """Which keyword arguments a reset takes."""
+    try:
+        parameters = inspect.signature(reset).parameters
+    except (TypeError, ValueError):
+        return lambda name: name in ("seed", "mode")
+    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    return lambda name: name in parameters or (anything and name in ("seed", "mode"))
+
+
+def lays_out(make: Factory) -> bool:
+    """Whether a kind of environment makes its layouts apart from its resets."""
+    return callable(getattr(make, "layout", None))
+
+
+def make_layout(order: tuple[Any, Any, int, str]) -> Any:
+    """Makes one layout: (kind of environment, its options, seed, mode)."""
+    make, config, seed, mode = order
+    settings = getattr(make, "Config", None)
+    return make.layout(config if settings is None else settings.read(config, make.__name__), seed, mode)
 
 
 def explanation(factory: Factory) -> tuple[str, Mapping[str, str]]:

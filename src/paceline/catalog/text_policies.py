@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from paceline.catalog.loading import load
+from paceline.catalog.words import with_keywords
 from paceline.errors import BadInput
 from paceline.policies.scripted_text import Expert, RandomWords
 
@@ -14,12 +17,12 @@ FORMS = "random, expert (also: bfs, solver), file.py:Class or package.module:Cla
 
 
 def find_text_policy(
-    name: str, *, actions: int, separator: str, options: Mapping[str, Mapping[str, Any] | None] | None = None
+    spec: str, *, actions: int, separator: str, options: Mapping[str, Mapping[str, Any] | None] | None = None
 ) -> Any:
     """Gives a policy of text.
 
     Args:
-        name: What the user writes.
+        spec: What the user writes: a name, and `kw.key=value` after commas for what it is built with.
         actions: The most actions of one answer, for the scripted ones.
         separator: What stands between actions.
         options: Tag → the options of its environments, for an expert.
@@ -27,14 +30,29 @@ def find_text_policy(
     Raises:
         BadInput: there is none of that name, or it cannot be built.
     """
+    name, _, keywords = with_keywords(spec)
+    make = _maker(name, {"actions": actions, "separator": separator}, options)
+    try:
+        return make(**keywords)
+    except Exception as error:
+        what = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
+        raise BadInput(f"policy {spec} cannot be built: {what}") from error
+
+
+def _maker(name: str, usual: dict[str, Any], options: Mapping[str, Any] | None) -> Callable[..., Any]:
     if name in _EXPERTS:
-        return Expert(actions, separator, options)
+        return partial(Expert, **usual, options=options)
     if name == "random":
-        return RandomWords(actions, separator)
+        return partial(RandomWords, **usual)
     if ":" not in name:
         raise BadInput(f"policy {name!r} is not known; write {FORMS}; or give --base-url and --model")
     found = load(name, "a policy with answer(turn), or a function of a turn")
-    try:
-        return found() if isinstance(found, type) else found
-    except Exception as error:
-        raise BadInput(f"policy {name} cannot be built: {type(error).__name__}: {error}") from error
+    return found if isinstance(found, type) else partial(_of_a_turn, found)
+
+
+def _of_a_turn(function: Callable[..., Any], **keywords: Any) -> Callable[..., Any]:
+    """A function of a turn is not built; it is given the keywords with every turn."""
+    if not keywords:
+        return function
+    inspect.signature(function).bind(None, **keywords)
+    return partial(function, **keywords)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from paceline.errors import BadInput
@@ -29,6 +30,24 @@ def split(text: str) -> tuple[str, dict[str, Any]]:
     if not name:
         raise BadInput(f"{text!r} has no name before its options")
     return name, options
+
+
+def with_keywords(text: str, known: Sequence[str] = ()) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Gives a policy's name, its options, and the keywords that it is built with: those after `kw.`
+
+    Args:
+        text: What the user writes.
+        known: The options that there are.
+
+    Raises:
+        BadInput: an option is none of them.
+    """
+    name, options = split(text)
+    keywords = {key.removeprefix("kw."): options.pop(key) for key in list(options) if key.startswith("kw.")}
+    if strange := [key for key in options if key not in known]:
+        choice = " or ".join(filter(None, [", ".join(known), f"kw.{strange[0]}"]))
+        raise BadInput(f"{strange[0]!r} in {text!r} is no option of a policy: give {choice}")
+    return name, options, keywords
 
 
 def share_of(name: str) -> tuple[str, int]:

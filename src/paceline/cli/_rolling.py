@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paceline.errors import BadInput
-
 if TYPE_CHECKING:
+    from paceline.cli._players import Player
     from paceline.engine import Plan
     from paceline.groups import Groups
     from paceline.groups.driver import Spent
@@ -27,10 +26,7 @@ class Asked:
     mode: str
     seed: int | None
     max_turns: int | None
-    policy: str | None
-    model: str | None
-    temperature: float
-    max_tokens: int
+    player: Player
 
     def groups(self, plan: str | Plan) -> Groups:
         """The environments, not yet reset."""
@@ -50,7 +46,6 @@ class Asked:
     def identity(self, groups: Groups) -> dict[str, Any]:
         """What must be the same for a run to be continued; where it runs, and when, is not part of it."""
         config = groups.config
-        who = {"model": self.model, "temperature": self.temperature, "max_tokens": self.max_tokens}
         return {
             "groups": [list(share) for share in config.shares],
             "group_size": config.group_size,
@@ -60,7 +55,7 @@ class Asked:
             "mode": self.mode,
             "seed": self.seed,
             "max_turns": self.max_turns,
-            "policy": who if self.policy is None else self.policy,
+            "policy": self.player.identity(),
         }
 
     def report(self, groups: Groups, records: Records, usage: Spent | None, seconds: float) -> dict[str, Any]:
@@ -94,36 +89,12 @@ class Pace:
     quorum: float | None
 
 
-def chosen_policy(asked: Asked, groups: Groups, base_url: str | None, pace: Pace) -> Any:
-    """A scripted policy, a user's own, or a model behind an endpoint."""
-    from paceline.catalog.text_policies import FORMS, find_text_policy
-
-    if (asked.policy is None) == (asked.model is None):
-        raise BadInput(f"say who plays: --policy ({FORMS}), or --model (with --base-url), and not both")
-    if asked.policy is not None:
-        if base_url is not None:
-            raise BadInput("--base-url belongs to --model; --policy needs no endpoint")
-        talk = groups.config.talk
-        options = {name: tag.env_config for name, tag in groups.config.tags.items()}
-        return find_text_policy(
-            asked.policy, actions=talk.max_actions_per_turn, separator=talk.action_sep, options=options
-        )
-    from paceline.policies.chat import ChatPolicy
-
-    return ChatPolicy(
-        str(asked.model),
-        base_url=base_url,
-        temperature=asked.temperature,
-        max_tokens=asked.max_tokens,
-        concurrency=pace.concurrency,
-    )
-
-
 def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace) -> Spent:
     """Plays what is not on disk yet; every trajectory is on disk when it has ended."""
+    from paceline.engine.interrupts import UNINTERRUPTED
     from paceline.groups.driver import arollout, prompters
     from paceline.groups.export import record
-    from paceline.groups.scores import finished, to_play_again
+    from paceline.groups.scores import finished, summary, to_play_again
 
     done = {env_id for env_id, line in finished(records.lines).items() if not to_play_again(line)}
     groups.reset(asked.seed)
@@ -133,8 +104,9 @@ def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace)
 
         def keep(trajectory: Any, replies: Any) -> None:
             line = record(trajectory, replies, writers[trajectory.cache["tag"]])
-            records.add(line)
-            records.lines.append(line)
+            with UNINTERRUPTED:  # what is on disk is in the report, too
+                records.add(line)
+                records.lines.append(summary(line))
             progress.tell(line)
 
         async def play() -> Spent:
@@ -237,7 +209,8 @@ def shown(report: Mapping[str, Any]) -> None:
     console.print(table)
     used, seconds = report["tokens"], report["seconds"]
     print(
-        f"\n{report['trajectories']} of {report['of']} trajectories in {seconds['all']:.1f} s; "
+        f"\n{'interrupted: ' if report['interrupted'] else ''}{report['trajectories']} of {report['of']} trajectories "
+        f"in {seconds['all']:.1f} s; "
         f"{used['requests']} answers ({used['retries']} asked again, {used['cut_off']} cut off, {used['invalid']} "
         "without a valid action), "
         f"{used['prompt_tokens']} + {used['completion_tokens']} tokens"

@@ -25,6 +25,8 @@ Examples:
   paceline doctor my_envs.py:make_env --steps 500
   paceline doctor my_package.envs:make_env --json
   paceline doctor my_games.py:parallel_env --seed 7
+  paceline doctor sokoban,dim_x=8,dim_y=8
+  paceline doctor text:my_worlds.py:MyTextEnv
 
 \b
 Exit codes:
@@ -43,7 +45,10 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A Gymnasium id, file.py:factory, or package.module:factory.")
+        str,
+        typer.Argument(
+            metavar="TARGET", help="A Gymnasium id, a text environment, file.py:factory, or package.module:factory."
+        ),
     ],
     steps: Annotated[int, typer.Option(metavar="N", help="How long each trajectory is.")] = 200,
     seed: Annotated[int, typer.Option(metavar="N", help="Seeds the resets and the actions.")] = 0,

@@ -44,7 +44,7 @@ Exit codes:
   1  --verify found an episode that came out differently
   2  something was asked that makes no sense, or --dry-run found what fails; nothing has been played
   3  some episodes failed; the others are kept
-  130  interrupted; what is done is kept, and --resume goes on
+  130  interrupted, by Ctrl-C or SIGTERM; what is done is kept, and --resume goes on
 """
 
 _FLAG, _OLD_FLAG = "--parallel-policy", "--parallel-agents"
@@ -206,8 +206,10 @@ class _Evaluation:
         self.under_way: Evaluation = Evaluation(run, plan, care, self._trace, self._progress.tell)
 
     def go(self, out: Path | None, resume: bool, verify: int, form: str, page: TextIO) -> int:
+        from paceline.cli._ending import sigterm_as_ctrl_c
+
         try:
-            with self._progress:
+            with sigterm_as_ctrl_c(), self._progress:
                 report = self.under_way.go(out, resume, verify, self._asked.about())
         except KeyboardInterrupt:
             _say_goodbye(out)

@@ -41,18 +41,15 @@ def play(
     mode: Annotated[str, typer.Option(help="train or val.")] = "train",
 ) -> int:
     """Plays one episode."""
-    from paceline.catalog.text_envs import TAGS, explanation, find_text_env
-    from paceline.catalog.words import split
+    from paceline.catalog.text_envs import explanation, written_text_env
     from paceline.errors import BadInput, PacelineError
 
     if mode not in ("train", "val"):
         raise BadInput(f"--mode {mode}: give train or val")
-    name, options = split(env_type)
-    tag = TAGS.get(name, {"env_type": name})
-    factory = find_text_env(tag["env_type"])
+    factory, options = written_text_env(env_type)
     instruction, legend = explanation(factory)
     try:
-        env = factory({**(tag.get("env_config") or {}), **options})
+        env = factory(options)
         env.reset(seed=seed, mode=mode)
         print(instruction)
         if legend:
@@ -61,7 +58,7 @@ def play(
     except PacelineError:
         raise
     except Exception as error:
-        raise BadInput(f"{name} raised {type(error).__name__}: {error}") from error
+        raise BadInput(f"{env_type} raised {type(error).__name__}: {error}") from error
     ending = "solved" if info.get("success") else "not solved"
     print(f"{ending} after {steps} actions, reward {reward:g}")
     return 0

@@ -23,8 +23,14 @@ Examples:
   paceline rollout examples/groups.yaml --policy expert
   paceline rollout config.yaml --policy random --mode val --json
   paceline rollout config.yaml --base-url http://127.0.0.1:8000/v1 --model my-model --concurrency 128
-  paceline rollout config.yaml --policy my_policy.py:Agent --out runs/mine
+  paceline rollout config.yaml --model gpt-x --api-key-env MY_KEY --temperature 0.7 --top-p 0.95 --max-tokens 1024
+  paceline rollout config.yaml --policy random,kw.actions=1
+  paceline rollout config.yaml --policy my_policy.py:Agent,kw.depth=3 --out runs/mine
   paceline rollout config.yaml --policy expert --resume runs/mine
+
+\b
+A policy:  NAME[,kw.key=value …]   random, expert (also: bfs, solver), file.py:Class, package.module:Class
+                                   kw.key=value is what it is built with, as for `paceline eval`
 
 \b
 The configuration has RAGEN's shape: es_manager, custom_envs, agent_proxy, seed.
@@ -36,7 +42,7 @@ Exit codes:
   0    every trajectory was played
   2    something was asked that makes no sense; nothing has been played
   3    some trajectories failed, or were cut by the clock; the others are kept, and --resume plays these again
-  130  interrupted; what is done is kept, and --resume goes on
+  130  interrupted, by Ctrl-C or SIGTERM; what is done is kept, and --resume goes on
 """
 _LINES = "trajectories.jsonl"
 
@@ -49,14 +55,26 @@ def register(app: typer.Typer) -> None:
 def rollout(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="What is played.")],
     policy: Annotated[
-        str | None, typer.Option("-p", "--policy", help="random, expert, file.py:Class or package.module:Class.")
+        str | None,
+        typer.Option("-p", "--policy", help="random, expert, file.py:Class, package.module:Class; with ,kw.key=value."),
     ] = None,
     base_url: Annotated[
         str | None, typer.Option(metavar="URL", help="An OpenAI-compatible endpoint: vLLM, SGLang, llama.cpp, OpenAI.")
     ] = None,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="The model that the endpoint is asked for.")] = None,
-    temperature: Annotated[float, typer.Option(metavar="T", min=0.0, help="For the model.")] = 1.0,
-    max_tokens: Annotated[int, typer.Option(metavar="N", min=1, help="Tokens of one answer.")] = 400,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The environment variable that has the key.  [default: OPENAI_API_KEY]"),
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(metavar="T", min=0.0, help="For the model.  [default: 1.0]")
+    ] = None,
+    top_p: Annotated[
+        float | None, typer.Option(metavar="P", help="For the model: above 0, up to 1.  [default: the endpoint's]")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="The most tokens of one answer.  [default: 400]")
+    ] = None,
     concurrency: Annotated[int, typer.Option(metavar="N", min=1, help="Questions under way at once.")] = 64,
     mode: Annotated[str, typer.Option(help="Which groups of the configuration: train or val.")] = "train",
     seed: Annotated[
@@ -80,23 +98,25 @@ def rollout(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, instead of a table.")] = False,
 ) -> int:
     """Plays what is missing, and shows what came of it."""
-    from paceline.cli._rolling import Asked, Pace, chosen_policy
+    from paceline.cli._players import Endpoint, Player
+    from paceline.cli._rolling import Asked, Pace
     from paceline.errors import BadInput
     from paceline.groups.asking import asker
-    from paceline.groups.groups import check_straggling
+    from paceline.groups.turns import check_straggling
 
     check_straggling(quorum, deadline)
     if resume is not None and not (resume / "plan.json").exists():
         raise BadInput(f"--resume {resume}: there is no run in it")
-    asked = Asked(config, mode, seed, max_turns, policy, model, temperature, max_tokens)
+    player = Player(policy, Endpoint(model, base_url, api_key_env, temperature, top_p, max_tokens))
+    asked = Asked(config, mode, seed, max_turns, player)
     pace = Pace(concurrency, deadline, quorum)
     with asked.groups(_place(plan, jobs)) as groups:
-        player = chosen_policy(asked, groups, base_url, pace)
-        asker(player)  # before anything is written: is it a policy?
+        found = player.find(groups, concurrency)
+        asker(found)  # before anything is written: is it a policy?
         asked = asked.seeded(groups, resume)
         records = _records(asked, groups, out, resume)
         try:
-            return _play(groups, player, records, asked, pace, as_json)
+            return _play(groups, found, records, asked, pace, as_json)
         finally:
             records.close()
 
@@ -113,24 +133,28 @@ def _place(plan: str, jobs: int | None) -> Any:
 
 def _records(asked: Asked, groups: Groups, out: Path | None, resume: Path | None) -> Records:
     from paceline.errors import BadInput
+    from paceline.groups.scores import summary
     from paceline.records import Records
 
     if out is not None and resume is not None:
         raise BadInput("--out and --resume exclude each other: --resume goes on in the directory that it names")
     path = resume or out or Path("runs") / f"rollout-{datetime.now():%Y%m%d-%H%M%S}"
-    return Records(path, _LINES, {"identity": asked.identity(groups)}, resume=resume is not None)
+    plan = {"identity": asked.identity(groups)}
+    return Records(path, _LINES, plan, resume=resume is not None, keep=summary)
 
 
 def _play(groups: Groups, player: Any, records: Records, asked: Asked, pace: Pace, as_json: bool) -> int:
+    from paceline.cli._ending import sigterm_as_ctrl_c
     from paceline.cli._rolling import run, shown
 
     start = perf_counter()
     interrupted = False
     try:
-        usage = run(groups, player, records, asked, pace)
+        with sigterm_as_ctrl_c():
+            usage = run(groups, player, records, asked, pace)
     except KeyboardInterrupt:
         usage, interrupted = None, True
-    report = asked.report(groups, records, usage, perf_counter() - start)
+    report = {**asked.report(groups, records, usage, perf_counter() - start), "interrupted": interrupted}
     records.finish(report)
     print(json.dumps(report)) if as_json else shown(report)
     print(f"results: {records.path}", file=sys.stderr)

@@ -57,7 +57,8 @@ def examine(
     action space. The caller's random generators are left as they are.
 
     Args:
-        target: A Gymnasium id ("CartPole-v1"), "file.py:factory", "package.module:factory", or a factory.
+        target: A Gymnasium id ("CartPole-v1"), a text environment ("sokoban", "text:…"), "file.py:factory",
+            "package.module:factory", or a factory.
         steps: How long each trajectory is.
         seed: Seeds the resets and the actions.
         progress: Told what is being asked.

@@ -122,8 +122,9 @@ def cost(trial: Trial, costs: Costs) -> Finding:
         "reset_seconds": costs.reset,
         "build_seconds": costs.build,
     }
+    step = "A turn of one action" if trial.look.text else "A step"
     sentence = (
-        f"A step takes {duration(costs.step)}, a reset {duration(costs.reset)}, building it {duration(costs.build)}"
+        f"{step} takes {duration(costs.step)}, a reset {duration(costs.reset)}, building it {duration(costs.build)}"
     )
     try:
         size = numbers["observation_bytes"] = wire.size(wire.pack(trial.look.observation))

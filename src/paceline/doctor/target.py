@@ -1,12 +1,15 @@
 """From what a user writes to a factory of envs.
 
 CartPole-v1, gym:CartPole-v1, package:Name-v0   an id that Gymnasium knows, or that `package` registers
+sokoban, SimpleSokoban, sokoban,dim_x=8         a text environment by its name
 file.py:factory                                 a name in a file
 package.module:factory                          a name in a module
+text:…                                          any of the last three, as a text environment
 """
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,11 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from paceline.catalog.loading import gymnasium_env, is_gymnasium, load, place
+from paceline.catalog.text_envs import TAGS, text_env_names, written_text_env
+from paceline.doctor.text import Worded, builds_text_envs
 from paceline.errors import BadInput
 from paceline.testing.generators import strange_generators
 from paceline.testing.looking import check_is_env
 
 Factory = Callable[[], Any]
+_TEXT = "text:"
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,8 @@ def loaded(target: str | Factory) -> Iterator[Loaded]:
     """
     if callable(target):
         name = getattr(target, "__qualname__", None) or repr(target)
-        found = Loaded(name, target, target)
+        factory = _as_it_is_played(target)
+        found = Loaded(name, factory, factory)
         try_out(found)
         yield found
         return
@@ -68,7 +75,39 @@ def build(target: str) -> Any:
 
 def find(target: str) -> Factory:
     """Gives the factory that a target names."""
-    return gymnasium_env(target.removeprefix("gym:")) if is_gymnasium(target) else load(target)
+    if target.startswith(_TEXT) or _names_a_text_env(target) or _has_options(target):
+        return partial(Worded, *written_text_env(target.removeprefix(_TEXT)))
+    return _gymnasium_env(target) if is_gymnasium(target) else _as_it_is_played(load(target))
+
+
+def _gymnasium_env(target: str) -> Factory:
+    try:
+        return gymnasium_env(target.removeprefix("gym:"))
+    except BadInput as error:
+        if close := difflib.get_close_matches(target, [*TAGS, *text_env_names()], n=1):
+            raise BadInput(f"{error}; or do you mean the text environment {close[0]}?") from None
+        raise
+
+
+def _names_a_text_env(target: str) -> bool:
+    name = target.partition(",")[0]
+    if name not in TAGS and name not in text_env_names():
+        return False
+    import gymnasium
+
+    if name in gymnasium.registry:
+        raise BadInput(f"{name!r} is a Gymnasium id and a text environment: write gym:{name} or {_TEXT}{name}")
+    return True
+
+
+def _has_options(target: str) -> bool:
+    """Only text environments are built from options."""
+    return not target.startswith("gym:") and "," in target.partition(":")[2]
+
+
+def _as_it_is_played(factory: Callable[..., Any]) -> Factory:
+    with strange_generators(0):
+        return partial(Worded, factory) if builds_text_envs(factory) else factory
 
 
 def try_out(found: Loaded) -> None:
@@ -76,6 +115,8 @@ def try_out(found: Loaded) -> None:
     try:
         with strange_generators(0):
             env = found.factory()
+    except BadInput as error:
+        raise BadInput(f"{found.name} does not build an env: {error}") from error
     except Exception as error:
         remedy = (
             "it is called without arguments" if isinstance(error, TypeError) else "make it work in plain Python first"
@@ -93,16 +134,22 @@ def try_out(found: Loaded) -> None:
 
 
 def _absolute(target: str) -> str:
-    where, _, name = target.rpartition(":")
-    return f"{Path(where).resolve()}:{name}" if where.endswith(".py") else target
+    file = _file(target)
+    return target if file is None else target.replace(file, str(Path(file).resolve()), 1)
+
+
+def _file(target: str) -> str | None:
+    """The file that a target names."""
+    where, suffix, _ = target.removeprefix(_TEXT).partition(".py:")
+    return where + ".py" if suffix else None
 
 
 def _forget(before: set[str], target: str) -> None:
     """A file may be edited and looked at again: only what was imported from its directory is forgotten."""
-    where = target.rpartition(":")[0]
-    if not where.endswith(".py"):
+    file = _file(target)
+    if file is None:
         return
-    directory = str(Path(where).resolve().parent)
+    directory = str(Path(file).resolve().parent)
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", None) or "").startswith(directory):
             del sys.modules[name]

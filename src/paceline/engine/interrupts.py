@@ -45,11 +45,11 @@ class _Uninterrupted:
             self._main, self._depth = get_ident(), 0
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Our SIGINT handler."""
+        """Our handler of SIGINT, and of signals that are to mean the same."""
         if self._depth:
             self._pending = True
         elif _frees_an_object(frame):
-            threading.Thread(target=_come_again, daemon=True).start()
+            threading.Thread(target=_come_again, args=[number], daemon=True).start()
         else:
             signal.default_int_handler(number, frame)
 
@@ -64,9 +64,9 @@ def _frees_an_object(frame: FrameType | None) -> bool:
     return False
 
 
-def _come_again() -> None:
+def _come_again(number: int) -> None:
     time.sleep(_A_MOMENT)
-    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), number)
 
 
 UNINTERRUPTED = _Uninterrupted()

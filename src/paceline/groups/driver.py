@@ -18,10 +18,10 @@ from typing import Any
 
 from paceline.errors import BadInput
 from paceline.groups.asking import asker, cancel, cancelled
-from paceline.groups.groups import Groups, check_straggling
+from paceline.groups.groups import Groups
 from paceline.groups.prompts import Prompter, parse
 from paceline.groups.trajectory import Trajectory, failure_of
-from paceline.groups.turns import Ticket, tell_of
+from paceline.groups.turns import Ticket, check_straggling, tell_of
 from paceline.seeds import seed_of
 from paceline.types import Reply, Turn
 

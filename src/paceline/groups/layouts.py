@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from paceline.catalog.text_envs import lays_out, make_layout
 from paceline.engine import Outcome, Pool
-from paceline.groups.member import lays_out, make_layout
 from paceline.seeds import digest
 
 _KEPT = 4096  # validation begins with the same seeds every time

@@ -8,17 +8,15 @@ posted before the last one has been answered still finds the right budget.
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from paceline.catalog.text_envs import Factory, check_is_text_env, lookup_of, takes
 from paceline.engine import Anew
 from paceline.errors import BadInput, PacelineError
 from paceline.groups.trajectory import failure_of
 from paceline.types import Failure
-
-Factory = Callable[[Any], Any]
 
 
 class Begun(NamedTuple):
@@ -50,13 +48,8 @@ class Member:
         self._used, self._over = 0, True
         self._names: dict[Any, str] = {}
         self._numbers: dict[str, Any] = {}
-        for needed in ("reset", "step", "render"):
-            if not callable(getattr(self._env, needed, None)):
-                raise BadInput(
-                    f"{tag}: {type(self._env).__name__} has no {needed}(); a text environment has reset, step and "
-                    "render (paceline.adapters.text_envs.as_text_env wraps others)"
-                )
-        self._takes = _parameters(self._env.reset)
+        check_is_text_env(self._env, tag)
+        self._takes = takes(self._env.reset)
         if all(callable(getattr(self._env, name, None)) for name in ("snapshot", "restore")):
             self.snapshot, self.restore = self._save, self._resume
 
@@ -74,7 +67,7 @@ class Member:
             )
         self._used, self._over = 0, False
         self._env.reset(**{name: value for name, value in offered.items() if self._takes(name)})
-        names = self._lookup()
+        names = lookup_of(self._env)
         return Anew(Begun(self._env.render(), () if names is None else tuple(names.values())))
 
     def turn(self, actions: Sequence[str]) -> tuple[Any, ...]:
@@ -125,7 +118,7 @@ class Member:
         return state, float(reward), bool(done), info
 
     def _valid(self, actions: Sequence[str]) -> list[Any]:
-        lookup = self._lookup()
+        lookup = lookup_of(self._env)
         if lookup is None:
             return list(actions)
         if lookup != self._names:  # one that is set at the reset, or never changes
@@ -133,13 +126,6 @@ class Member:
             self._numbers = {name.lower(): number for number, name in lookup.items()}
         words = [action.lower() for action in actions]
         return [self._numbers[word] for word in words if word in self._numbers]
-
-    def _lookup(self) -> Mapping[Any, str] | None:
-        """The names of the actions: the environment's own, or its config's, as upstream keeps them."""
-        found = getattr(self._env, "action_lookup", None)
-        if found is None:
-            found = getattr(getattr(self._env, "config", None), "action_lookup", None)
-        return found
 
     # -- looking ---------------------------------------------------------------------------------------
 
@@ -164,28 +150,6 @@ class Member:
     def _resume(self, state: Any) -> None:
         self._used, self._over, inner = state
         self._env.restore(inner)
-
-
-def lays_out(make: Factory) -> bool:
-    """Whether a kind of environment makes its layouts apart from its resets."""
-    return callable(getattr(make, "layout", None))
-
-
-def make_layout(order: tuple[Any, Any, int, str]) -> Any:
-    """Makes one layout: (kind of environment, its options, seed, mode)."""
-    make, config, seed, mode = order
-    settings = getattr(make, "Config", None)
-    return make.layout(config if settings is None else settings.read(config, make.__name__), seed, mode)
-
-
-def _parameters(function: Callable[..., Any]) -> Callable[[str], bool]:
-    """Which keyword arguments a function takes."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return lambda name: name in ("seed", "mode")
-    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    return lambda name: name in parameters or (anything and name in ("seed", "mode"))
 
 
 def _is_mapping(value: Any) -> bool:

@@ -2,16 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
-from paceline.catalog.text_envs import text_env_names
-from paceline.engine import HERE, Plan
+from paceline.catalog.text_envs import Factory, text_env_names
+from paceline.engine import HERE, Plan, Pool, Trace
 from paceline.engine.budget import current
 from paceline.errors import BadInput
 from paceline.groups.config import GroupsConfig
+from paceline.groups.member import Member
 
 _MOST_WORKERS = 8
+_SWITCHED = "use_multiprocessing was switched"
+_log = logging.getLogger("paceline")
+
+
+class Places:
+    """The pool in which the environments live, and what can be said and changed about where.
+
+    Args:
+        plan: What the caller asks for.
+        config: What there is, and what it asks for.
+        factories: Tag → what builds its environments.
+        trace: Records where the time goes.
+    """
+
+    def __init__(
+        self, plan: str | int | Plan, config: GroupsConfig, factories: Mapping[str, Factory], trace: Trace | None
+    ) -> None:
+        self._config, self._factories = config, factories
+        self._tag_of = config.tag_of_each()
+        self._asked = self._plan = asked_plan(plan, config)
+        self.parallel = self._asked.backend != "inline"
+        self.pool = self._open(trace)
+
+    @property
+    def plan(self) -> Plan:
+        """Where the environments live, and why."""
+        return self.pool.plan if self._lets_auto_choose else self._plan
+
+    def switch(self, wanted: bool) -> None:
+        """Moves everybody to workers, or from them to the caller's process; nothing may be under way."""
+        self.parallel = wanted
+        if self._lets_auto_choose:
+            self._let_auto(wanted)
+            return
+        backend = "process" if self._asked.backend in ("inline", "auto") else self._asked.backend
+        asked = None if self._asked.backend == "inline" else self._asked.workers
+        workers = (asked or workers_for(self._config)) if wanted else 0
+        self.pool.move(self._spread(len(self._tag_of), workers, 0), backend=backend, workers=workers)
+        self._plan = Plan(backend, workers, why=_SWITCHED) if wanted else Plan("inline", 1, why=_SWITCHED)
+        if not wanted and self._config.manager.step_timeout is not None:
+            _log.warning("es_manager.step_timeout is not kept in the caller's process: a step that hangs there, hangs")
+
+    @property
+    def _lets_auto_choose(self) -> bool:
+        return self._asked.backend == "auto" and not self._asked.isolate
+
+    def _let_auto(self, wanted: bool) -> None:
+        if wanted:
+            self.pool.reconsider()
+        else:
+            self.pool.begin_on("inline", 1, _SWITCHED)
+
+    def _open(self, trace: Trace | None) -> Pool:
+        everybody, size = range(len(self._tag_of)), self._config.group_size
+        return Pool(
+            [self._recipe(name) for name in self._tag_of],
+            backend=self._asked.backend,
+            workers=self._asked.workers,
+            keys=[("env", index // size, index % size) for index in everybody],
+            spreading=self._spread,
+            deadline=self._config.manager.step_timeout,
+            failed_builds="keep",
+            isolate=self._asked.isolate,
+            trace=trace,
+        )
+
+    def _recipe(self, name: str) -> Any:
+        tag = self._config.tags[name]
+        return partial(Member, self._factories[name], tag.env_config, tag.max_actions_per_traj, name)
+
+    def _spread(self, members: int, workers: int, own: int) -> list[int]:
+        kinds = [self._config.tags[tag].env_type for tag in self._tag_of]
+        return deal(kinds, self._config.manager.sequential_env_types, workers, own)
 
 
 def asked_plan(plan: str | int | Plan, config: GroupsConfig) -> Plan:

@@ -26,7 +26,8 @@ _TRY_AGAIN = "The last answer held no valid action, so nothing has changed. Plea
 def parse(text: str, talk: Talk) -> tuple[str, list[str]]:
     """Gives the answer as it goes into the conversation, and the actions in it; none if it is not in the form.
 
-    Linear in the length of the text, whatever a model writes.
+    Linear in the length of the text, whatever a model writes. An answer that needs no tidying is given back as it is,
+    the very string: it may be long, and both are kept.
     """
     found = _thought_and_answer(text) if talk.enable_think else _answer(text)
     if found is None:
@@ -37,7 +38,8 @@ def parse(text: str, talk: Talk) -> tuple[str, list[str]]:
         actions = actions[: talk.max_actions_per_turn]
         answer = f" {talk.action_sep} ".join(actions)
     thinking = f"<think>{thought}</think>" if talk.enable_think else ""
-    return f"{thinking}<answer>{answer}</answer>", actions
+    tidy = f"{thinking}<answer>{answer}</answer>"
+    return text if tidy == text else tidy, actions
 
 
 def _thought_and_answer(text: str) -> tuple[str, str] | None:

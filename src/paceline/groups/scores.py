@@ -1,4 +1,4 @@
-"""The scores of a rollout by tag, from the records of its trajectories."""
+"""The scores of a rollout by tag, from the summaries of its trajectories' records."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paceline.seeds import digest
+
+_TEXTS = ("history", "messages", "mask", "contexts", "extra")
+
+
+def summary(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What the functions below need of a record: everything but the texts, which may be long."""
+    turns = [turn for turn in record["history"] if "llm_response" in turn]
+    kept = {key: value for key, value in record.items() if key not in _TEXTS}
+    return {**kept, "invalid": sum(not turn["actions"] for turn in turns)}
 
 
 def scores(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
@@ -35,8 +44,7 @@ def tokens(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     names = ("requests", "retries", "prompt_tokens", "completion_tokens")
     sums = {name: sum(record["usage"][name] for record in records) for name in names}
     cut_off = sum(record["usage"]["finish_reasons"].count("length") for record in records)
-    turns = [turn for record in records for turn in record["history"] if "llm_response" in turn]
-    return {**sums, "cut_off": cut_off, "invalid": sum(not turn["actions"] for turn in turns)}
+    return {**sums, "cut_off": cut_off, "invalid": sum(record["invalid"] for record in records)}
 
 
 def _score(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:

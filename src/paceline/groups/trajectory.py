@@ -138,10 +138,11 @@ class Trajectory:
         return digest([told, ends, turns])
 
     def _close_turn(self, given: Mapping[str, Any], executed: list[Any], reward: float, info: dict[str, Any]) -> None:
+        said = list(given["actions"][: len(executed)])
         self.status.num_actions += len(executed)
         self.status.rewards.append(reward)
         self.history[-1].update(
-            actions=executed,
+            actions=said if said == executed else executed,  # a long text is there once, not as it came back too
             reward=reward,
             info=info,
             llm_response=given["llm_response"],

@@ -9,17 +9,21 @@ turns of one environment are answered in the order in which they were posted.
 from __future__ import annotations
 
 import logging
+import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+import numpy as np
+
 from paceline.engine import Handle, Outcome, Pool, wait_for_any
-from paceline.errors import Closed, PlanNotMet, SharedRandomness
+from paceline.errors import BadInput, Closed, PlanNotMet, SharedRandomness
 from paceline.groups.member import Turned
 from paceline.groups.trajectory import Trajectory, failure_of
 
+_LATE = ("wait", "truncate")
 _TELL = 5  # failures of a kind that are told one by one
 _told: Counter[str] = Counter()
 _log = logging.getLogger("paceline")
@@ -47,6 +51,45 @@ class Ticket:
     def env_id(self) -> int:
         """Which environment."""
         return self.trajectory.env_id
+
+
+def ticket_of(given: Mapping[str, Any], trajectories: Sequence[Trajectory]) -> Ticket:
+    """Reads one input.
+
+    Raises:
+        BadInput: it names no environment, or has no list of actions.
+    """
+    if not (type(given) is dict or isinstance(given, Mapping)):  # the usual first: an ABC's check is slow
+        raise BadInput(f"an input is a {type(given).__name__}; give a dict with env_id and actions")
+    env_id, actions = given.get("env_id"), given.get("actions")
+    number = env_id if type(env_id) is int else whole(env_id)
+    if number is None or not 0 <= number < len(trajectories):
+        raise BadInput(f"env_id is {env_id!r}; there are environments 0 to {len(trajectories) - 1}")
+    if not isinstance(actions, list | tuple) or not all(isinstance(action, str) for action in actions):
+        raise BadInput(f"the actions of environment {number} are {actions!r:.60}; give a list of strings")
+    said = given.get("llm_response", "")
+    complete = {**given, "llm_response": said, "llm_raw_response": given.get("llm_raw_response", said)}
+    return Ticket(trajectories[number], complete)
+
+
+def check_straggling(quorum: float | None, deadline: float | None, late: str = "wait") -> None:
+    """Raises `BadInput` for what makes no sense."""
+    if quorum is not None and not 0 < quorum <= 1:
+        raise BadInput(f"quorum={quorum}; give a share above 0, up to 1")
+    if deadline is not None and not deadline > 0:
+        raise BadInput(f"deadline={deadline} makes no sense; give seconds above 0")
+    if late not in _LATE:
+        raise BadInput(f"late={late!r}; give 'wait' or 'truncate'")
+
+
+def whole(value: Any) -> int | None:
+    """A whole number, of Python or NumPy; None for anything else, flags too."""
+    if isinstance(value, bool | np.bool_):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
 class Turns:

@@ -73,7 +73,11 @@ def reply_of(content: str, retries: int) -> Reply | Fault:
 
 def valid(text: str) -> str:
     """The text, with a question mark for each half of a surrogate pair: a Python string may have one, UTF-8 may not."""
-    return text.encode("utf-8", "replace").decode()
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text  # the very string: a conversation is sent again with every turn
 
 
 def fault_of(error: Exception, openai: Any, timeout: float) -> Fault:

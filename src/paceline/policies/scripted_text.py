@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,14 +32,26 @@ class RandomWords:
     """
 
     def __init__(self, actions: int = 1, separator: str = "||") -> None:
-        self._actions, self._separator = actions, separator
+        self._actions, self._separator = _some(actions), separator
 
     async def answer(self, turn: Turn) -> str:
         """Draws; every draw follows from the turn's seed."""
         rng = np.random.default_rng(turn.seed)
-        if turn.actions:
-            return worded([str(rng.choice(turn.actions)) for _ in range(self._actions)], self._separator)
-        return worded([_free_text(turn.state, rng)], self._separator)
+        draws = self._actions if turn.actions else 1
+        return worded([drawn_action(turn.actions, turn.state, rng) for _ in range(draws)], self._separator)
+
+
+def drawn_action(names: Sequence[str], state: Any, rng: np.random.Generator) -> str:
+    """One action: one of the names, or text of the kind that the state asks for if there are none."""
+    if names:
+        return str(rng.choice(names))
+    return _free_text(state if isinstance(state, str) else "", rng)
+
+
+def _some(actions: int) -> int:
+    if not isinstance(actions, int) or isinstance(actions, bool) or actions < 1:
+        raise BadInput(f"actions={actions!r}; give a whole number from 1")
+    return actions
 
 
 def _free_text(state: str, rng: np.random.Generator) -> str:
@@ -67,7 +79,7 @@ class Expert:
     def __init__(
         self, actions: int = 2, separator: str = "||", options: Mapping[str, Mapping[str, Any] | None] | None = None
     ) -> None:
-        self._actions, self._separator = actions, separator
+        self._actions, self._separator = _some(actions), separator
         self._options = options or {}
         self._solvers: dict[tuple[str, str], Any] = {}
 

@@ -12,13 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from paceline.testing.playing import is_parallel
+from paceline.testing.playing import is_parallel, is_text
+
+
+class BrokenPromise(Exception):
+    """An answer that is not what an env of its kind gives, in words."""
+
 
 Complaints = Iterator[tuple[bool, str, str]]
 
 
 def about_spaces(env: Any) -> Iterator[tuple[str, str]]:
-    """What is wrong with the spaces of an env."""
+    """What is wrong with the spaces of an env, or with the names of its actions."""
+    if is_text(env):
+        if not all(isinstance(name, str) for name in env.action_names):
+            yield "action_lookup", f"Its action_lookup gives {_shown(env.action_names)}; the names must be text"
+        return
     for name in ("observation_space", "action_space"):
         for whose, space in _spaces(env, name):
             if not (hasattr(space, "contains") and hasattr(space, "sample")):
@@ -49,7 +58,8 @@ def about_step(env: Any, acting: list[Any], answer: Any) -> Complaints:
     """What is wrong with the answer to a step in which these agents acted."""
     if not (isinstance(answer, tuple) and len(answer) == 5):
         what = f"a tuple of {len(answer)}" if isinstance(answer, tuple) else _shown(answer)
-        yield True, "form", f"step() gave {what}; it must give (observation, reward, terminated, truncated, info)"
+        hint = " (a text environment gives four: examine it as text:…)" if what == "a tuple of 4" else ""
+        yield True, "form", f"step() gave {what}; it must give (observation, reward, terminated, truncated, info){hint}"
         return
     observation, *parts, info = answer
     if not isinstance(info, dict):
@@ -68,7 +78,10 @@ def about_step(env: Any, acting: list[Any], answer: Any) -> Complaints:
 
 
 def _about_observation(env: Any, observation: Any, agents: list[Any]) -> Complaints:
-    if not is_parallel(env):
+    if is_text(env):
+        if not isinstance(observation, str | np.ndarray | list):
+            yield True, "state", f"render() gave {_shown(observation)}; a state is text, an RGB array or a list of them"
+    elif not is_parallel(env):
         yield from _about_membership("The observation", observation, env.observation_space)
     elif not isinstance(observation, dict) or not observation.keys() >= set(agents):
         yield (

@@ -21,6 +21,7 @@ from paceline.testing.looking import Look, look_at
 from paceline.testing.playing import Difference, Moment, difference, make_player, played
 
 _OWN_GENERATOR = "Draw from self.np_random, which super().reset(seed=seed) seeds."
+_OWN_GENERATOR_OF_TEXT = "Draw from a generator that reset(seed) makes: self.rng = np.random.default_rng(seed)."
 
 
 def check_env(factory: Callable[[], Any], steps: int = 200, seed: int = 0) -> Report:
@@ -127,8 +128,8 @@ class Trial:
         if self.look.watch.touched:
             return "It draws from process-wide generators: see the finding of that name."
         if first.moment == 0:
-            return f"Its seed does not decide where it starts. {_OWN_GENERATOR}"
-        if first.at_reset:
+            return f"Its seed does not decide where it starts. {_own_generator(self.look)}"
+        if first.at_reset and not self.look.text:  # every reset of a text environment has a seed
             return "A reset() without a seed must go on with the generator it has, and not make a new one."
         return "Something else than seed and actions moves it: time, files, the network, or state that envs share."
 
@@ -144,12 +145,7 @@ def conformance(trial: Trial) -> list[Finding]:
 
 
 def _api(look: Look) -> list[Finding]:
-    kind = "PettingZoo ParallelEnv" if look.parallel else "Gymnasium Env"
-    good = {
-        "spaces": f"It is a {kind} with an observation space and an action space.",
-        "reset": "reset(seed=…) answers with an observation of its space and an info.",
-        "step": "step() answers with observation, reward, terminated, truncated and info, each of its type.",
-    }
+    good = _good(look)
     findings = []
     for name in (*good, *(name for name in look.complaints if name not in good)):
         if name in look.complaints:
@@ -157,6 +153,21 @@ def _api(look: Look) -> list[Finding]:
         elif name in look.seen:
             findings.append(Finding(name, "ok", good[name]))
     return findings
+
+
+def _good(look: Look) -> dict[str, str]:
+    if look.text:
+        return {
+            "spaces": "It is a text environment, whose actions are named or free text.",
+            "reset": "reset(seed, mode) begins an episode, and render() shows it.",
+            "step": "step() answers with state, reward, done and an info that says in the end whether it is a success.",
+        }
+    kind = "PettingZoo ParallelEnv" if look.parallel else "Gymnasium Env"
+    return {
+        "spaces": f"It is a {kind} with an observation space and an action space.",
+        "reset": "reset(seed=…) answers with an observation of its space and an info.",
+        "step": "step() answers with observation, reward, terminated, truncated and info, each of its type.",
+    }
 
 
 def generators(trial: Trial, same_again: bool) -> Finding:
@@ -173,7 +184,7 @@ def generators(trial: Trial, same_again: bool) -> Finding:
     )
     advice = (
         "Paceline gives each member streams of its own, so results are the same on inline, process and ray (threads "
-        f"refuse it); yet {yet}. {_OWN_GENERATOR}"
+        f"refuse it); yet {yet}. {_own_generator(trial.look)}"
     )
     numbers = {place: list(names) for place, names in touched.items()}
     return Finding(
@@ -238,6 +249,10 @@ def _elsewhere(trial: Trial, hash_seed: str) -> list[Moment]:
         played, trial.recipe, trial.seed, trial.steps, hash_seed=hash_seed, patience=patience
     )
     return moments
+
+
+def _own_generator(look: Look) -> str:
+    return _OWN_GENERATOR_OF_TEXT if look.text else _OWN_GENERATOR
 
 
 def _steps(count: int) -> str:

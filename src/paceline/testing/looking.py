@@ -15,9 +15,9 @@ import numpy as np
 
 from paceline.errors import BadInput
 from paceline.seeds import digest
-from paceline.testing.api import Complaints, about_reset, about_spaces, about_step
+from paceline.testing.api import BrokenPromise, Complaints, about_reset, about_spaces, about_step
 from paceline.testing.generators import Watch, strange_generators
-from paceline.testing.playing import Player, is_parallel
+from paceline.testing.playing import Player, is_parallel, is_text
 
 
 @dataclass
@@ -26,6 +26,7 @@ class Look:
 
     Attributes:
         parallel: Whether it is a PettingZoo `ParallelEnv`.
+        text: Whether it is a text environment.
         complaints: What is wrong with its API: "spaces", "reset", "step" or "close" → what it is about → words.
         seen: Which of these have been looked at.
         watch: Who touched the process-wide generators: the constructor, reset or step.
@@ -37,6 +38,7 @@ class Look:
     """
 
     parallel: bool = False
+    text: bool = False
     complaints: dict[str, dict[str, str]] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     watch: Watch = field(default_factory=Watch)
@@ -65,7 +67,7 @@ def look_at(factory: Callable[[], Any], seed: int, steps: int) -> Look:
     with strange_generators(0):
         env = look.watch.run("constructor", factory)
         check_is_env(env)
-        look.parallel = is_parallel(env)
+        look.parallel, look.text = is_parallel(env), is_text(env)
         player = Player(Watched(env, look), seed)
         try:
             _check_spaces(look, env)
@@ -136,6 +138,9 @@ class Watched:
         self._look.seen.add(name)
         try:
             return self._look.watch.run(name, call)
+        except BrokenPromise as error:
+            self._complain(name, "form", str(error))
+            raise Broken from error
         except Exception as error:
             self._complain(name, "error", f"{name}() raised {type(error).__name__}: {error}")
             raise Broken from error

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline.policies.scripted_text import drawn_action
 from paceline.seeds import digest, seed_of
 
 PARTS = ("action", "observation", "reward", "terminated", "truncated")
@@ -30,7 +31,7 @@ class Player:
     """One env that is played with sampled actions; from the same seed always with the same ones.
 
     Args:
-        env: A Gymnasium `Env` or a PettingZoo `ParallelEnv`.
+        env: A Gymnasium `Env` or a PettingZoo `ParallelEnv`, or what makes a text environment look like the first.
         seed: Seeds the reset and the actions.
     """
 
@@ -80,14 +81,20 @@ class Player:
 
 
 class Hands:
-    """Samples actions from copies of an env's own spaces, seeded by us: the env cannot draw from them."""
+    """Samples actions from copies of an env's own spaces, seeded by us: the env cannot draw from them.
+
+    Where actions are words they are drawn from what the env shows.
+    """
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._spaces: dict[Any, Any] = {}
+        self._words = np.random.default_rng(seed_of(seed, "actions", "words"))
 
     def action(self, env: Any, observation: Any, info: Any) -> Any:
         """An action, or one per agent that is to act."""
+        if is_text(env):
+            return drawn_action(env.action_names, observation, self._words)
         if not is_parallel(env):
             return self._sample("", env.action_space, observation, info)
         return {
@@ -117,6 +124,11 @@ def played(factory: Callable[[], Any], seed: int, steps: int) -> list[Moment]:
 def is_parallel(env: Any) -> bool:
     """Whether it is a PettingZoo `ParallelEnv`: its spaces are functions of the agent."""
     return hasattr(env, "possible_agents") and callable(getattr(env, "action_space", None))
+
+
+def is_text(env: Any) -> bool:
+    """Whether its actions are words: the names that it gives, or free text."""
+    return hasattr(env, "action_names")
 
 
 @dataclass(frozen=True)
