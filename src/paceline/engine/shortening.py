@@ -40,15 +40,19 @@ class Shortening:
 
     def shorten(self, members: Iterable[Member]) -> None:
         """Asks those whose journals have grown long for snapshots, if they can give them: one message per worker."""
+        every = self._crew.snapshot_every
+        long = [m for m in members if m.snapshots and not m.snapshot_due and len(m.journal) >= every]
+        if long and self._may():
+            self._ask([member for member in long if not member.journal.open])
+
+    def _ask(self, members: list[Member]) -> None:
+        if not self._due:
+            self._asked = perf_counter()
+        self._due += len(members)
         by_slot: dict[int, dict[int, None]] = {}
         for member in members:
-            due = member.snapshots and not member.snapshot_due and len(member.journal) >= self._crew.snapshot_every
-            if due and not member.journal.open and self._may():
-                member.snapshot_due = True
-                by_slot.setdefault(member.slot, {})[member.index] = None
-        if by_slot and not self._due:
-            self._asked = perf_counter()
-        self._due += sum(map(len, by_slot.values()))
+            member.snapshot_due = True
+            by_slot.setdefault(member.slot, {})[member.index] = None
         for number, items in by_slot.items():
             self._crew.sending.submit(self._crew.slots[number], self.saving(items))
 
