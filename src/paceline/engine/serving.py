@@ -94,9 +94,14 @@ class BoundPort:
     def serve(self) -> None:
         """Runs every asked item."""
         entries = self._asked_entries()
-        if 0 not in self._quiet:  # as nearly always
+        if 0 in self._quiet:
+            self._serve_mixed(entries)
+        elif 0 < len(entries) <= self._group_size:  # as nearly always
+            self._serve_group(entries)
+        else:
             self._serve_watched(entries)
-            return
+
+    def _serve_mixed(self, entries: list[Entry]) -> None:
         for quiet, some in groupby(entries, lambda entry: self._quiet[entry[0]]):
             if quiet:
                 self._serve_watched(list(some))

@@ -134,7 +134,8 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self._alone = [None] * self.num_envs  # type: list[Any]
         self._batch: Any = create_empty_array(self.single_observation_space, n=self.num_envs, fn=np.zeros)
         self._waiting: Any = None
-        self._usual: Any = None  # type and shape of actions that come as one array
+        self._dtype: Any = None  # of actions that come as one array, and
+        self._shape: Any = None
         if self._by_rows:
             self._bind()
 
@@ -176,7 +177,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self._infos = InfoReader(self._tails, self._schema, self._add_info)
         if len(self._actions) == 1 and not self._actions[0].path:
             self._acts = self._port.inputs[self._actions[0].name]
-            self._usual = self._acts.dtype, self._acts.shape
+            self._dtype, self._shape = self._acts.dtype, self._acts.shape
         self._reads = self._gathering()
 
     def _gathering(self) -> Callable[[], Any]:
@@ -332,7 +333,8 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
     # -- small things ---------------------------------------------------------------------------------
 
     def _put(self, actions: Any, chosen: list[int] | None) -> None:
-        if type(actions) is np.ndarray and chosen is None and (actions.dtype, actions.shape) == self._usual:
+        usual = chosen is None and type(actions) is np.ndarray and actions.dtype is self._dtype
+        if usual and actions.shape == self._shape:
             self._acts[...] = actions
             return
         rows: Any = slice(None) if chosen is None else chosen

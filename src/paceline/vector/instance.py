@@ -270,10 +270,7 @@ class Instance:
         self._env.close()
 
     def snapshot(self) -> Any:
-        """What `restore` needs.
-
-        Whether there is such a thing is found out here and not before: to pickle an object takes its attributes out of
-        the compact form that CPython keeps them in, and from then on a step of CartPole takes a seventh longer.
+        """What `restore` needs. Whether there is such a thing is found out here and not before.
 
         Raises:
             NotImplementedError: a pickle of the env may not be all of it.

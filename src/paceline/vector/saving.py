@@ -6,13 +6,20 @@ out of it spells out the same, byte for byte.
 
 from __future__ import annotations
 
+import copyreg
+import io
 import pickle
+from functools import lru_cache
 from typing import Any
 
 from gymnasium import wrappers
 from gymnasium.utils import EzPickle
 
+from paceline.vector.attributes import attributes, set_attributes
+
 _OWN_WAYS = ("__reduce__", "__reduce_ex__", "__getstate__")
+_NEW_WAYS = ("__new__", "__getnewargs__", "__getnewargs_ex__", "__getattribute__")
+_MADE_BY_CLASS = 1 << 9  # Py_TPFLAGS_HEAPTYPE: by a `class` statement, not in C
 _KNOWN = ("builtins", "collections", "numpy", "gymnasium", "random", "_random", "enum", "functools", "operator")
 _MOST = 4 << 20  # bytes: what spells out longer is not worth it
 
@@ -45,11 +52,17 @@ def pickled(env: Any) -> bytes | None:
     """A pickle that is the env, or None if there is none."""
     try:
         said = _spelled_out(env)  # first: it refuses what would be built anew by its pickle
-        packed = pickle.dumps(env, 5)
+        packed = _packed(env)
         faithful = len(packed) < _MOST and _spelled_out(pickle.loads(packed)) == said
     except Exception:
         return None
     return packed if faithful else None
+
+
+def _packed(env: Any) -> bytes:
+    written = io.BytesIO()
+    _Plain(written, 5).dump(env)
+    return written.getvalue()
 
 
 def _spelled_out(env: Any) -> bytes:
@@ -59,6 +72,14 @@ def _spelled_out(env: Any) -> bytes:
     pickler.fast = True
     pickler.dump(env)
     return b"".join(written.parts)
+
+
+@lru_cache(maxsize=256)
+def _is_plain(kind: Any) -> bool:
+    """Whether what there is of an object are its attributes, kept as Python keeps them."""
+    usual = all(getattr(kind, way, None) is getattr(object, way, None) for way in (*_OWN_WAYS, *_NEW_WAYS))
+    slots = any(vars(base).get("__slots__") for base in kind.__mro__)
+    return usual and not slots and bool(kind.__flags__ & _MADE_BY_CLASS) and kind.__dictoffset__ != 0
 
 
 class _Capped:
@@ -89,4 +110,13 @@ class _Plain(pickle.Pickler):
         known = root in _KNOWN or root.startswith("_cython")  # functions of NumPy's generators
         if not known and any(getattr(kind, way, None) is not getattr(object, way, None) for way in _OWN_WAYS):
             raise pickle.PicklingError(f"{kind} has a way of its own")
-        return NotImplemented
+        if kind is part or not _is_plain(kind):
+            return NotImplemented
+        new, state = copyreg.__newobj__, attributes(part)  # type: ignore[attr-defined]
+        if self.fast:  # spelled out: whatever the order in which they were set
+            return new, (kind,), dict(sorted(state.items()))
+        return (
+            (new, (kind,), state)
+            if hasattr(part, "__setstate__")
+            else (new, (kind,), state, None, None, set_attributes)
+        )

@@ -1,0 +1,114 @@
+"""An object's attributes, read without a look at its `__dict__`: the same ones, and it stays as quick as it was."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import sys
+from typing import Any
+
+import gymnasium
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.vector.attributes import attributes, set_attributes
+from paceline.vector.saving import pickled
+
+
+class Thing:
+    """Has attributes of every origin."""
+
+    shared: Any = None
+    same: Any = None
+    declared: int
+
+    def __init__(self) -> None:
+        self.number, self.text, self.same = 3, "three", None
+        self._hidden = [1]
+
+    def later(self) -> None:
+        def inner() -> None:
+            self.from_a_closure = (1, 2)
+
+        inner()
+
+    @property
+    def doubled(self) -> int:
+        return 2 * self.number
+
+    @doubled.setter
+    def doubled(self, value: int) -> None:
+        self.half = value // 2
+
+    @property
+    def broken(self) -> int:
+        raise RuntimeError("not now")
+
+
+class Heir(Thing):
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = self
+
+
+def compact(thing: Any) -> bool:
+    """Whether its attributes are still held by itself, and not by a dict."""
+    return len(gc.get_referents(thing)) > 2
+
+
+@pytest.mark.parametrize("kind", [Thing, Heir])
+def test_what_is_read_is_what_there_is(kind: type[Thing]) -> None:
+    thing = kind()
+    thing.later()
+    thing.doubled = 10
+    thing.declared = 4
+    found = attributes(thing)
+    assert compact(thing)
+    assert found == vars(thing)
+
+
+@pytest.mark.parametrize("name", ["from_outside", "shared", "later"])
+def test_what_is_set_from_outside_is_not_missed(name: str) -> None:
+    thing: Any = Thing()
+    setattr(thing, name, 5)
+    found = attributes(thing)
+    assert found == vars(thing)
+    assert found[name] == 5
+
+
+_VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.lists(st.none(), max_size=2)
+
+
+@given(st.dictionaries(st.sampled_from(["shared", "same", "number", "half", "declared", "else_", "x"]), _VALUES))
+def test_whatever_is_set_is_found(values: dict[str, Any]) -> None:
+    thing = Thing()
+    for name, value in values.items():
+        setattr(thing, name, value)
+    found = attributes(thing)
+    assert found == vars(thing)
+    copy = Thing.__new__(Thing)
+    set_attributes(copy, found)
+    assert vars(copy) == vars(thing)
+
+
+def test_one_whose_dict_has_been_looked_at_is_read_there() -> None:
+    thing = Thing()
+    vars(thing)["surprise"] = 1
+    assert attributes(thing) == vars(thing)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="there is one form only")
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1"])
+def test_an_env_is_as_quick_after_it_has_been_saved(name: str) -> None:
+    env = gymnasium.make(name)
+    env.reset(seed=1)
+    env.step(env.action_space.sample())
+    packed = pickled(env)
+    assert packed is not None
+    for one in (env, pickle.loads(packed)):
+        while True:
+            assert compact(one), type(one)
+            if one is one.unwrapped:
+                break
+            one = one.env
