@@ -25,11 +25,14 @@ from typing import Any
 
 from quiet import Quiet, Slices, interleave
 
+from paceline.engine.budget import crowded
+
 Found = dict[str, Slices | str]
 """What came of each contestant: its slices, or why there are none."""
 
 _PROGRAM = Path(__file__).with_name("contestants.py")
 _LONGEST = 120.0  # seconds that an answer may take: a build of many processes on a busy machine
+_CALM = 20.0  # seconds until the imports are forgotten, at the most
 _GOODBYE = 3.0  # seconds that a contestant has to close by itself; some of them take ten
 
 
@@ -160,6 +163,7 @@ def race(
     with _lanes(orders) as lanes:
         waiting = dict(lanes)
         _each(waiting, found, Lane.imported)
+        _calm_down()
         _each(waiting, found, lambda lane: quiet.once(lane.build))
         while waiting:
             try:
@@ -169,6 +173,13 @@ def race(
                 del waiting[gone.name]
                 found[gone.name] = gone.why
     return found, {name: lane.says for name, lane in waiting.items() if lane.says}
+
+
+def _calm_down() -> None:
+    """Everybody has been importing at once; `auto` must not take that for other programs."""
+    end = time.monotonic() + _CALM
+    while crowded() and time.monotonic() < end:
+        time.sleep(0.5)
 
 
 def _each(lanes: dict[str, Lane], found: Found, do: Any) -> None:
