@@ -145,8 +145,9 @@ class BoundPort:
                     break  # the others never begin: the round is void
             if result is not None:
                 said[item] = result
-        self._group_size = 1 + int(_GROUP_SECONDS * len(group) / (perf_counter() - start + 1e-9))
+        took = perf_counter() - start
         self._vouch(group, said, before)
+        self._group_size = 1 + int(_GROUP_SECONDS * len(group) / (took + 1e-9))
 
     def _vouch(self, group: list[Entry], said: dict[int, Any], before: Any) -> None:
         """Looks whether anybody of a group drew, and tells what has come of it."""

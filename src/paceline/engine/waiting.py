@@ -71,7 +71,7 @@ class Waiting:
             lambda: state.tobytes() == all_ready or all(worker.has_served() for worker in workers)
         )
         self._crew.steady = False
-        return served and self._ready() >= goal
+        return served and (state.tobytes() == all_ready or self._ready() >= goal)
 
     def _sleep(self, goal: int, end: float | None) -> None:
         while self._ready() < goal:

@@ -79,6 +79,7 @@ class _Worker:
         self._words, self._times = control.words, control.times
         self._patience = Patience()
         self._mail_read = 0
+        self._waited = 0.0  # seconds before what is in hand, if any
         self._number = config["number"]
         self._host = Host(
             seed=config["seed"],
@@ -105,13 +106,20 @@ class _Worker:
             if bell == words[Control.SERVED]:
                 self._wait(poll)
                 continue
-            self._read_mail()
+            if self._mail_read != words[Control.MAIL]:
+                self._read_mail()
             self._host.serve_ports()
+            self._learn()  # now that whoever rang has been served
             self._times[Control.STARTED] = 0.0
             words[Control.SERVED] = bell
             fence()
             if words[Control.LISTENING] and not self._closing:
                 self._channel.wake()
+
+    def _learn(self) -> None:
+        if self._waited:
+            self._patience.learn(self._waited)
+            self._waited = 0.0
 
     def _wait(self, poll: Any) -> None:
         words = self._words
@@ -124,7 +132,7 @@ class _Worker:
                 if poll.poll(_LOOK_AGAIN_MS) and words[Control.BELL] == served:
                     self._discard_wakes()
             words[Control.ASLEEP] = 0
-        self._patience.learn(time.perf_counter() - start)
+        self._waited = time.perf_counter() - start
 
     def _discard_wakes(self) -> None:
         # Readable without a new bell: a wake that came too late, or the end of main.
