@@ -147,6 +147,26 @@ def test_what_is_wrong_with_an_env_is_found(factory: Callable[[], Any], problems
     assert all(words in found[name] for name, words in problems.items())
 
 
+class NamesItsActions(gymnasium.Env[Any, Any]):
+    """An env like others, which has names for its actions."""
+
+    observation_space = spaces.Box(0, 1, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+    action_names = ("left", "right")
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.np_random.random(1).astype(np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert action in (0, 1)
+        return self.np_random.random(1).astype(np.float32), 0.0, False, False, {}
+
+
+def test_an_env_with_names_for_its_actions_is_still_an_env() -> None:
+    assert check_env(NamesItsActions, 20).ok
+
+
 def test_every_wrong_type_of_a_step_is_told_once_and_raised_in_plain_words() -> None:
     with pytest.raises(AssertionError) as raised:
         check_env(WrongTypes, steps=STEPS).raise_for_problems()

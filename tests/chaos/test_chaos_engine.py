@@ -10,6 +10,7 @@ import textwrap
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -19,6 +20,7 @@ from shm import named_memory
 
 import paceline
 from paceline import Pool
+from paceline.engine import process
 
 DEATHS = {"sigkill": "SIGKILL", "exit": "exit code 7", "segfault": "SIGSEGV", "abort": "SIGABRT"}
 HANGS = ("spin", "spin_in_c", "sleep")
@@ -588,3 +590,51 @@ def test_an_explicit_plan_that_can_no_longer_be_met_is_a_clear_error(tmp_path: P
         """,
     )
     assert done.stdout == "True\nTrue\n{0: 3, 1: 5}\n", done.stderr
+
+
+class Tally:
+    """Counts its runs; dies once at every tenth, if it has a place to remember that in."""
+
+    def __init__(self, place: str = "") -> None:
+        self.runs, self.place = 0, place
+
+    def go(self, turn: np.ndarray, out: np.ndarray) -> None:
+        self.runs += 1
+        mark = Path(self.place, str(self.runs))
+        if self.place and self.runs % 10 == 0 and int(turn) == self.runs and not mark.exists():
+            mark.touch()
+            os._exit(1)
+        out[...] = self.runs
+
+
+TALLY: Any = ({"turn": ((), np.int64)}, {"runs": ((), np.int64)})
+
+
+def test_a_slot_that_gets_a_worker_again_is_rung_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Pool([Tally, Tally], backend="process", workers=1) as pool:
+        port = pool.port("go", *TALLY)
+        for _ in range(3):
+            port.round()
+
+        def none_left(*_: object) -> None:
+            raise paceline.PlanNotMet("no descriptors, say")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(process.BACKEND, "start", none_left)
+            os.kill(pool.workers[0].pid, signal.SIGKILL)
+            port.post()
+            port.wait(outcomes=True)
+            assert sorted(port.errors) == [0, 1]
+        for expected in (4, 5, 6):
+            port.round()
+            assert port.outputs["runs"].tolist() == [expected] * 2
+
+
+def test_a_crash_now_and_then_is_forgiven_every_time(tmp_path: Path) -> None:
+    with Pool([partial(Tally, str(tmp_path)), Tally], backend="process", workers=2) as pool:
+        port = pool.port("go", *TALLY)
+        for number in range(1, 46):
+            port.inputs["turn"][:] = number
+            port.round()
+            assert port.outputs["runs"].tolist() == [number] * 2
+        assert len(list(tmp_path.iterdir())) == 4

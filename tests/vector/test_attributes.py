@@ -112,3 +112,18 @@ def test_an_env_is_as_quick_after_it_has_been_saved(name: str) -> None:
             if one is one.unwrapped:
                 break
             one = one.env
+
+
+def test_what_a_class_has_may_change() -> None:
+    class Counted:
+        episodes = 0
+
+        def reset(self) -> None:
+            type(self).episodes += 1
+
+    first: Any = Counted()
+    assert attributes(first) == {}
+    for _ in range(5):
+        first.reset()
+    first.level = 5
+    assert attributes(first) == {"level": 5}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sqlite3
 from functools import partial
 from typing import Any
 
@@ -62,7 +63,17 @@ class Holds(Plain):
         self.part = Forgetting()
 
 
-@pytest.mark.parametrize("kind", [Forgetting, Configured, Shared, Holds])
+class Database(sqlite3.Connection):
+    """Most of it lies in C, where no pickle looks."""
+
+
+class Remembers(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = Database(":memory:")
+
+
+@pytest.mark.parametrize("kind", [Forgetting, Configured, Shared, Holds, Remembers])
 def test_a_pickle_that_may_lack_something_is_none(kind: Any) -> None:
     assert pickled(Plain()) is not None
     assert pickled(kind()) is None
@@ -84,6 +95,14 @@ def test_a_set_whose_order_matters_is_seen_when_it_is_saved() -> None:
     env.free |= set(range(64))
     packed = pickled(env)
     assert packed is None or list(env.free) == list(pickle.loads(packed).free)
+
+
+def test_attributes_keep_their_order() -> None:
+    env: Any = Plain()
+    env.zeal, env.age = 1.0, 2.0
+    packed = pickled(env)
+    assert packed is not None
+    assert list(vars(pickle.loads(packed))) == list(vars(env))
 
 
 def test_wrappers_that_remember_do_not_begin_afresh() -> None:

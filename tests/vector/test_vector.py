@@ -405,3 +405,33 @@ def test_the_first_episode_has_a_task_too() -> None:
         assert envs.get_attr("task") == ({"goal": 0}, {"goal": 10})
         envs.reset()
         assert envs.get_attr("task") == ({"goal": 1}, {"goal": 11})
+
+
+class Misfit(Count):
+    """Shows something else at the end of its third step."""
+
+    def __init__(self) -> None:
+        super().__init__(3)
+        self.log: list[Any] = []
+
+    def reset(self, **options: Any) -> Any:
+        self.log.append("reset")
+        return super().reset(**options)
+
+    def step(self, action: Any) -> Any:
+        seen, reward, _, _, info = super().step(action)
+        end = len(self.log) % 4 == 3
+        self.log.append("end" if end else "step")
+        return (np.zeros(7) if end else seen), reward, end, False, info
+
+
+def test_an_episode_has_ended_even_if_its_last_observation_is_refused() -> None:
+    with make_vec(Misfit, 1, plan=0) as envs:
+        envs.reset(seed=1)
+        actions = np.zeros(1, np.int64)
+        for _ in range(2):
+            envs.step(actions)
+        with pytest.raises(BadInput, match="step 3"):
+            envs.step(actions)
+        envs.step(actions)
+        assert envs.get_attr("log")[0] == ["reset", "step", "step", "end", "reset"]

@@ -27,12 +27,12 @@ class Endpoint:
 
     def sampled(self) -> dict[str, Any]:
         """What an answer follows from, besides the question and its seed."""
-        return {
+        said = {
             "model": self.model,
             "temperature": _TEMPERATURE if self.temperature is None else self.temperature,
-            "top_p": self.top_p,
             "max_tokens": _MAX_TOKENS if self.max_tokens is None else self.max_tokens,
         }
+        return said if self.top_p is None else {**said, "top_p": self.top_p}
 
     def given(self) -> list[str]:
         """The options that were given."""

@@ -54,6 +54,8 @@ class Answers:
         book.waiting[:] = book.zeros
         book.state[:] = book.zeros
         book.outstanding = 0
+        if self.tries:
+            self.tries.clear()
         return True
 
     def absorb(self, item: int) -> None:

@@ -2,7 +2,7 @@
 
 A KeyboardInterrupt may come between any two instructions. In the middle of bookkeeping it would leave a call that is
 answered but not in the journal, or half a ring. So our handler stands before Python's own and keeps the interrupt back
-while `UNINTERRUPTED` is entered: microseconds, as nobody waits or runs a member's code in there. A handler that the
+while `UNINTERRUPTED` is entered: microseconds, as nobody waits or calls a member in there. A handler that the
 user has installed is left alone, and Python's own is put back when no pool is open any more.
 """
 

@@ -30,12 +30,13 @@ _ECHOES = 1 << 20  # bytes of answers that one journal keeps as they are
 class Journal:
     """One member's calls since its base."""
 
-    __slots__ = ("deterministic", "echoes", "logs", "runs", "story")
+    __slots__ = ("condensed", "deterministic", "echoes", "logs", "runs", "story")
 
     def __init__(self, deterministic: bool = True) -> None:
         self.deterministic = deterministic
         self.runs = 0  # what the entries would have to run again
         self.echoes = 0  # bytes of answers that the entries keep
+        self.condensed = 0  # how many entries, from the first, keep a check instead
         self.story: tuple[Base | None, list[Entry]] = None, []  # replaced as a whole: see PortLog
         self.logs: list[tuple[PortLog, int]] = []  # the ports that it is bound to, and its item there
 
@@ -56,16 +57,20 @@ class Journal:
                 self._condense()
 
     def _condense(self) -> None:
-        """Keeps checks in the place of answers."""
-        base, entries = self.story
-        self.story = base, [(*e[:3], condensed(e[3])) if e[0] == "call" else e for e in entries]
-        self.echoes = 0
+        """Keeps checks in the place of the oldest answers: as many as it takes, which is one or two at a time."""
+        entries = self.story[1]
+        while self.echoes > _ECHOES:
+            entry = entries[self.condensed]
+            if entry[0] == "call" and type(entry[3]) is bytes:
+                self.echoes -= len(entry[3])
+                entries[self.condensed] = (*entry[:3], condensed(entry[3]))
+            self.condensed += 1
 
     def start_anew(self, base: Base, last: tuple[PortLog, int] | None = None) -> None:
         """Forgets what was before. `last` is the port and item that said so, if it was said there: without a
         snapshot that last run belongs to the new beginning."""
         self.story = None if base == (None, None) else base, []
-        self.runs = self.echoes = 0
+        self.runs = self.echoes = self.condensed = 0
         for log, item in self.logs:
             log.forget(item, but_last=(log, item) == last and base[0] is None)
 

@@ -41,6 +41,9 @@ class Pilot:
         if self._meter.through_port != through_port:
             if not through_port:
                 return  # a reset, say: what goes through the port is the work, and is measured by itself
+            if self._here is not None:  # moved for the sake of calls, which rounds cannot be compared with
+                self.final = True
+                return
             self._meter = Meter(through_port=True)
         if self._meter.enough and not self._crew.busy and not self._crew.rung:
             self._decide()

@@ -110,7 +110,7 @@ class Port:
 
         Returns the members whose rows are now there, in member order; `extras` holds what they returned beside.
         The lowest member's exception is raised, or with `outcomes=True` left in `errors`. If the caller is interrupted
-        while rows are being run or fetched, the round is void: members are as they were before it.
+        while rows are being run, the round is void: members are as they were before it.
         """
         crew, answers, outstanding = self._crew, self.answers, self.book.outstanding
         if crew.closed:

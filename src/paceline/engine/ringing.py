@@ -95,9 +95,11 @@ class Ringing:
         return Request("ring", dict.fromkeys(items), method=self._number, deadline=self.deadline)
 
     def again(self, slot: Slot, members: set[int] | None = None) -> list[Request]:
-        """What a new worker has to be asked again (of these members only)."""
+        """What a new worker has to be asked again (of these members only), and is not about to be asked anyway."""
         book = self._book
-        pending = [item for item in book.pending(slot) if members is None or book.members[item] in members]
+        queued = {i for r in slot.queue if r.op == "ring" and r.method == self._number for i in r.items}
+        due = [item for item in book.pending(slot) if item not in queued]
+        pending = [item for item in due if members is None or book.members[item] in members]
         for item in pending:
             book.asked[item] = 0
         if not pending:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from paceline.engine.isolation import Stale
 from paceline.engine.rows import block_of
 from paceline.engine.seat import Result, Seat, ability
+from paceline.engine.wait import publish
 
 if TYPE_CHECKING:
     from paceline.engine.host import Host
@@ -156,6 +157,7 @@ class BoundPort:
             return
         if not host.isolation.quiet_since(before):
             self._disown(group, said)
+        publish()  # whoever sees the marks sees the rows
         if not said and group is self._items and self._block is not None:
             self._state[self._block] = self._all_ready
         else:
@@ -196,6 +198,7 @@ class BoundPort:
         if host.retired:
             return
         self._quiet[item] = method in seat.streams.quiet and not seat.streams.isolated and not host.traced
+        publish()
         if result is None:
             self._state[item] = READY
         else:

@@ -127,8 +127,8 @@ def is_parallel(env: Any) -> bool:
 
 
 def is_text(env: Any) -> bool:
-    """Whether its actions are words: the names that it gives, or free text."""
-    return hasattr(env, "action_names")
+    """Whether its actions are words: the names that it gives, or free text. One with spaces is no such env."""
+    return hasattr(env, "action_names") and not hasattr(env, "action_space")
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,10 @@ def _looked_up(thing: Any) -> dict[str, Any] | None:
     held = Counter(map(id, gc.get_referents(thing)))
     held[id(kind)] -= 1
     found, doubtful = {}, {}
-    for name, of_class in _spoken_of(kind).items():
-        value = _got(thing, name)
+    for name in _set_by(kind):
+        of_class, value = _of_class(kind, name), _got(thing, name)
+        if hasattr(type(of_class), "__get__"):
+            continue  # a property, or a method: its class's alone, or there are more attributes than we know
         if value is of_class:
             doubtful[name] = value  # its own, or its class's?
         elif value is not _ABSENT:
@@ -69,11 +71,10 @@ def _got(thing: Any, name: str) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _spoken_of(kind: Any) -> dict[str, Any]:
-    """Names that may be attributes, and what the class has under each; properties and methods are its own alone."""
+def _set_by(kind: Any) -> tuple[str, ...]:
+    """Names that may be attributes. Only names: what a class has under them may change."""
     names = dict.fromkeys(name for base in kind.__mro__ for name in _names_in(base))
-    of_class = {name: _of_class(kind, name) for name in names if not name.startswith("__")}
-    return {name: value for name, value in of_class.items() if not hasattr(type(value), "__get__")}
+    return tuple(name for name in names if not name.startswith("__"))
 
 
 def _of_class(kind: type, name: str) -> Any:

@@ -181,12 +181,12 @@ class Instance:
             more = info or ((ended or cut) and self._begins_at_once)
         if more:
             return self._write(mine, *self._judged(observation, reward, ended, cut, info))
+        self._over = bool(ended or cut)  # first: what it shows may be refused
         if type(observation) is _ndarray and observation.dtype is self._dtype and observation.shape == self._shape:
             rows[1][...] = observation  # most envs: one array in, one out
         else:
             self._writer.write(mine.seen, observation, self._step)
-        if ended or cut:
-            self._over = True
+        if self._over:
             mine.end(ended, cut)
         elif not mine.uneventful:
             mine.calm_down()

@@ -19,7 +19,6 @@ from paceline.vector.attributes import attributes, set_attributes
 
 _OWN_WAYS = ("__reduce__", "__reduce_ex__", "__getstate__")
 _NEW_WAYS = ("__new__", "__getnewargs__", "__getnewargs_ex__", "__getattribute__")
-_MADE_BY_CLASS = 1 << 9  # Py_TPFLAGS_HEAPTYPE: by a `class` statement, not in C
 _KNOWN = ("builtins", "collections", "numpy", "gymnasium", "random", "_random", "enum", "functools", "operator")
 _MOST = 4 << 20  # bytes: what spells out longer is not worth it
 
@@ -76,10 +75,15 @@ def _spelled_out(env: Any) -> bytes:
 
 @lru_cache(maxsize=256)
 def _is_plain(kind: Any) -> bool:
-    """Whether what there is of an object are its attributes, kept as Python keeps them."""
+    """Whether what there is of an object are its attributes, in whatever order.
+
+    Gymnasium's own classes are known to be like that. Others may hold more (a base in C), or look at `vars` in order.
+    """
+    if kind.__module__.partition(".")[0] != "gymnasium":
+        return False
     usual = all(getattr(kind, way, None) is getattr(object, way, None) for way in (*_OWN_WAYS, *_NEW_WAYS))
     slots = any(vars(base).get("__slots__") for base in kind.__mro__)
-    return usual and not slots and bool(kind.__flags__ & _MADE_BY_CLASS) and kind.__dictoffset__ != 0
+    return usual and not slots and kind.__dictoffset__ != 0
 
 
 class _Capped:
