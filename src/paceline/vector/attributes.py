@@ -38,9 +38,10 @@ def _looked_up(thing: Any) -> dict[str, Any] | None:
     held[id(kind)] -= 1
     found, doubtful = {}, {}
     for name in _set_by(kind):
-        of_class, value = _of_class(kind, name), _got(thing, name)
+        of_class = _of_class(kind, name)
         if hasattr(type(of_class), "__get__"):
-            continue  # a property, or a method: its class's alone, or there are more attributes than we know
+            continue  # a property, which is not to be asked, or a method: the class's, or the count will show it
+        value = _got(thing, name)
         if value is of_class:
             doubtful[name] = value  # its own, or its class's?
         elif value is not _ABSENT:
