@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -16,13 +17,12 @@ import venv
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+from pip._internal.models.index import PyPI
+
 _TORCH = "torch==2.13.0"  # stands in every command, so that nobody brings another one
 _PEERS = (_TORCH, "torchrl>=0.14", "stable-baselines3>=2.4", "gymnasium[mujoco]>=1.1", "matplotlib>=3.8")
 _PUFFER = "pufferlib-3.0.0"
-_PUFFER_SDIST = (
-    "https://files.pythonhosted.org/packages/7c/e1/5292f9b69c6263707b40ba04a87e6b9bcc177281d31092f77afd90c412f1/"
-    f"{_PUFFER}.tar.gz"
-)
+_AS_JSON = "application/vnd.pypi.simple.v1+json"
 _PUFFER_SHA256 = "7df3a3e3f5f894d78d2a1f5374097890aec01473183e748abefe4f3faa10eaa9"
 
 
@@ -82,16 +82,28 @@ def _pufferlib(directory: Path) -> None:
     a name that it does not know. The vectors need none of that: they are Python, and ask for the types of old gym only.
     """
     _pip(directory, "--no-deps", "gym==0.26.2", "gym_notices")
-    with urllib.request.urlopen(_PUFFER_SDIST, timeout=120) as answer:
-        packed = answer.read()
+    packed = _sdist(f"{_PUFFER}.tar.gz")
     if hashlib.sha256(packed).hexdigest() != _PUFFER_SHA256:
-        raise RuntimeError(f"{_PUFFER_SDIST} is not what it was")
+        raise RuntimeError(f"{_PUFFER}.tar.gz is not what it was")
     (home,) = directory.glob("lib/python*/site-packages")
     with tarfile.open(fileobj=io.BytesIO(packed)) as sdist:
         for member in sdist.getmembers():
             if _is_of_vectors(PurePosixPath(member.name)):
                 _put(home / PurePosixPath(member.name).relative_to(_PUFFER), sdist.extractfile(member).read())  # type: ignore[union-attr]
     _put(home / f"{_PUFFER}.dist-info" / "METADATA", b"Metadata-Version: 2.1\nName: pufferlib\nVersion: 3.0.0\n")
+
+
+def _sdist(name: str) -> bytes:
+    """A source distribution, from where pip takes its packages; pip itself would build it."""
+    page = urllib.request.Request(f"{PyPI.simple_url}/{name.partition('-')[0]}/", headers={"Accept": _AS_JSON})
+    files = json.loads(_fetched(page))["files"]
+    return _fetched(next(file["url"] for file in files if file["filename"] == name))
+
+
+def _fetched(what: urllib.request.Request | str) -> bytes:
+    with urllib.request.urlopen(what, timeout=120) as answer:
+        content: bytes = answer.read()
+        return content
 
 
 def _is_of_vectors(path: PurePosixPath) -> bool:
