@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -16,13 +16,13 @@ import urllib.request
 import venv
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+from urllib.parse import urljoin
 
 from pip._internal.models.index import PyPI
 
 _TORCH = "torch==2.13.0"  # stands in every command, so that nobody brings another one
 _PEERS = (_TORCH, "torchrl>=0.14", "stable-baselines3>=2.4", "gymnasium[mujoco]>=1.1", "matplotlib>=3.8")
 _PUFFER = "pufferlib-3.0.0"
-_AS_JSON = "application/vnd.pypi.simple.v1+json"
 _PUFFER_SHA256 = "7df3a3e3f5f894d78d2a1f5374097890aec01473183e748abefe4f3faa10eaa9"
 
 
@@ -95,13 +95,13 @@ def _pufferlib(directory: Path) -> None:
 
 def _sdist(name: str) -> bytes:
     """A source distribution, from where pip takes its packages; pip itself would build it."""
-    page = urllib.request.Request(f"{PyPI.simple_url}/{name.partition('-')[0]}/", headers={"Accept": _AS_JSON})
-    files = json.loads(_fetched(page))["files"]
-    return _fetched(next(file["url"] for file in files if file["filename"] == name))
+    page = f"{PyPI.simple_url}/{name.partition('-')[0]}/"
+    links = re.findall(r'href="([^"]+)"', _fetched(page).decode())
+    return _fetched(urljoin(page, next(link for link in links if f"/{name}" in link)))
 
 
-def _fetched(what: urllib.request.Request | str) -> bytes:
-    with urllib.request.urlopen(what, timeout=120) as answer:
+def _fetched(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=120) as answer:
         content: bytes = answer.read()
         return content
 
