@@ -44,15 +44,16 @@ class Ringing:
         Where all look at the memory nothing can go wrong in between, and they may begin before it is written down.
         """
         places = self._by_slot(items, everyone)
-        at_once = all(self._looks(slot) for slot, _, _ in places)
+        at_once = True
+        for slot, _, _ in places:
+            at_once = at_once and self._looks(slot)
         if not at_once:
             self._book.write_down(items, everyone)
-        now = monotonic()
         for slot, mine, block in places:
-            self.rung[slot.number] = now
             if at_once or self._looks(slot):
                 self._ring_by_memory(slot, mine, block if everyone else None)
             else:
+                self.rung[slot.number] = monotonic()
                 self._crew.sending.submit(slot, self.request(mine))
         if at_once:
             self._book.write_down(items, everyone)
@@ -60,7 +61,8 @@ class Ringing:
     def _looks(self, slot: Slot) -> bool:
         """Whether the worker looks at the memory, and has nothing else to do before."""
         worker = slot.worker
-        return worker is not None and worker.rings and not slot.busy and self._crew.trace is None
+        idle = not slot.inflight and not slot.queue and slot.redo is None
+        return idle and worker is not None and worker.rings and self._crew.trace is None
 
     def _ring_by_memory(self, slot: Slot, items: list[int], block: slice | None) -> None:
         book = self._book
@@ -72,6 +74,7 @@ class Ringing:
         publish()
         slot.worker.ring()
         self.by_memory[slot.number] = slot.worker
+        self.rung[slot.number] = monotonic()
 
     def _by_slot(self, items: list[int], everyone: bool) -> list[_Place]:
         slots = self._crew.slots

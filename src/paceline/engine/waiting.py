@@ -66,10 +66,11 @@ class Waiting:
             return self._patience.spin(lambda: self._ready() >= goal)
         state, all_ready = self._book.state, self._book.all_ready
         self._crew.steady = True  # looking at words changes nothing
-        # The rows may all be there a moment before the last worker says that it has done everything.
-        served = self._patience.spin(
-            lambda: state.tobytes() == all_ready or all(worker.has_served() for worker in workers)
-        )
+        if self._book.outstanding == len(all_ready):
+            # The rows are all there a moment before the last worker says that it has done everything.
+            served = self._patience.spin(lambda: IDLE not in state.tobytes())
+        else:
+            served = self._patience.spin(lambda: all(worker.has_served() for worker in workers))
         self._crew.steady = False
         return served and (state.tobytes() == all_ready or self._ready() >= goal)
 
