@@ -91,3 +91,16 @@ def test_rounds_after_a_late_thread_are_complete() -> None:
             assert port.wait() == [1]
             assert port.outputs["out"].tolist() == [turn + 1.0] * 3
     GATES.clear()
+
+
+def test_a_reply_that_is_heard_before_it_is_counted_is_not_waited_for_again() -> None:
+    """A worker speaks first and counts then; a caller that took that for news would loop until the worker runs again."""
+    with Pool([Gated], backend="process", workers=1) as pool:
+        pool.call("__sizeof__", record=False)
+        worker = pool._crew.slots[0].worker
+        counted = worker._heard
+        assert not worker.has_spoken
+        worker._heard = counted + 1
+        assert not worker.has_spoken
+        worker._heard = counted - 1
+        assert worker.has_spoken

@@ -244,6 +244,8 @@ def test_what_goes_through_a_port_is_measured_by_itself() -> None:
         for _ in range(8):
             pool.call("rest")
             port.round()
+            if "a round of 4 calls takes" in pool.plan.why:  # at once: later measures would be right again
+                break
         assert "a round of 4 calls takes" in pool.plan.why
         milliseconds = float(pool.plan.why.partition("takes ")[2].partition(" ms")[0])
         assert milliseconds >= 80

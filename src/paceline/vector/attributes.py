@@ -67,7 +67,7 @@ def _is_its_own(thing: Any, name: str, value: Any) -> bool:
 def _got(thing: Any, name: str) -> Any:
     try:
         return object.__getattribute__(thing, name)
-    except Exception:  # it has none, or a property of that name that cannot be asked now
+    except AttributeError:
         return _ABSENT
 
 
