@@ -94,7 +94,7 @@ def test_rounds_after_a_late_thread_are_complete() -> None:
 
 
 def test_a_reply_that_is_heard_before_it_is_counted_is_not_waited_for_again() -> None:
-    """A worker speaks first and counts then; a caller that took that for news would loop until the worker runs again."""
+    """A worker speaks first and counts then; to take that for news is to loop until the worker runs again."""
     with Pool([Gated], backend="process", workers=1) as pool:
         pool.call("__sizeof__", record=False)
         worker = pool._crew.slots[0].worker
