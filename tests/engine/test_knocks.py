@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 
 from paceline import Pool
+from paceline.engine.arrays import Control
 from paceline.engine.backend import Settings
 from paceline.engine.thread import BACKEND, ThreadWorker
 
@@ -98,6 +100,8 @@ def test_a_reply_that_is_heard_before_it_is_counted_is_not_waited_for_again() ->
     with Pool([Gated], backend="process", workers=1) as pool:
         pool.call("__sizeof__", record=False)
         worker = pool._crew.slots[0].worker
+        while worker._words[Control.SPOKEN] < worker._heard:
+            time.sleep(0.001)
         counted = worker._heard
         assert not worker.has_spoken
         worker._heard = counted + 1
