@@ -232,6 +232,8 @@ class Host:
     def packed(self, answer: Any) -> wire.Packed:
         """An answer as it travels, or is kept."""
         packed = wire.pack(answer)
+        if type(packed) is bytes and len(packed) <= self._max_message:  # as nearly always
+            return packed
         size = wire.size(packed)
         if size > self._max_message:
             raise TooLarge(

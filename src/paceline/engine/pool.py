@@ -388,13 +388,15 @@ class Pool:
         return sorted(calls.items())
 
     def _packed(self, index: int, value: Any) -> wire.Packed:
-        packed = wire.settle(wire.pack(value))
-        if wire.size(packed) > self._crew.settings.max_message:
+        packed, most = wire.pack(value), self._crew.settings.max_message
+        if type(packed) is bytes and len(packed) <= most:  # as nearly always
+            return packed
+        if wire.size(packed) > most:
             raise TooLarge(
                 f"what is sent to {index} has {wire.size(packed) / 1e6:.0f} MB, above the limit of "
-                f"{self._crew.settings.max_message / 1e6:.0f} MB; send less, or raise the pool's max_message"
+                f"{most / 1e6:.0f} MB; send less, or raise the pool's max_message"
             )
-        return packed
+        return wire.settle(packed)
 
     def _by_slot(self, items: dict[int, Any], apart: bool) -> list[tuple[int, dict[int, Any]]]:
         members = self._crew.members
