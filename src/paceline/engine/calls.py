@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from paceline.engine import wire
 from paceline.engine.seat import ERROR, OK, Result
 from paceline.errors import Closed
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """One member's answer, or the error that it raised."""
 
     answer: Any = None
@@ -121,7 +119,8 @@ class Handle:
     def take(self, result: Result, note: str) -> None:
         """Takes one answer in (the pool calls this)."""
         self._results[result[0]] = result
-        self._notes[result[0]] = note
+        if note:
+            self._notes[result[0]] = note
         self.answered += 1
 
     def ready(self, min_ready: int = 1, timeout: float | None = None) -> list[int]:
@@ -168,7 +167,7 @@ class Handle:
     def failures(self) -> dict[int, BaseException]:
         """The errors so far, in member order."""
         return {
-            member: _noted(as_error(self._results[member][2]), self._notes[member])
+            member: _noted(as_error(self._results[member][2]), self._notes.get(member, ""))
             for member in self._expected
             if member in self._results and self._results[member][1] == ERROR
         }
@@ -177,8 +176,8 @@ class Handle:
         """What this member has answered: an answer or an error."""
         result = self._results[member]
         if result[1] == ERROR:
-            return Outcome(error=_noted(as_error(result[2]), self._notes[member]))
-        return Outcome(answer=wire.unpack(result[2]))
+            return Outcome(None, _noted(as_error(result[2]), self._notes.get(member, "")))
+        return Outcome(wire.unpack(result[2]))
 
     def first_error(self, among: set[int] | None = None) -> BaseException:
         """The lowest member's exception; the others hang on it as notes."""

@@ -141,6 +141,12 @@ class Hearing:
 
     def _take_result(self, slot: Slot, request: Request, result: Result) -> None:
         index, kind, payload, checked, base = result
+        if kind == OK and request.op == "call":  # as nearly always
+            if request.record:
+                self._crew.shortening.journal_call(self._crew.members[index], request, result)
+            if request.handle is not None:
+                request.handle.take(result, "")
+            return
         if kind in (STALE, SHARED) and self._crew.aside.put(slot, request.part(index), kind):
             return
         if kind == SHARED:
