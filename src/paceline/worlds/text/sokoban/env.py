@@ -133,7 +133,7 @@ class Sokoban:
         self.action_lookup: Mapping[int, str] = self.config.action_lookup
         self._symbols = self.config.symbols
         self._shown: str | None = None  # what render() gave, until something moves
-        self._enter([], 0, 0)
+        self._enter(b"", 0, 0)
 
     @staticmethod
     def layout(config: SokobanConfig, seed: int, mode: str = "train") -> str:
@@ -157,7 +157,7 @@ class Sokoban:
         cells, columns = views.read(self.layout(self.config, seed, mode) if layout is None else layout)
         if BOX not in cells:
             raise BadInput("the layout of this Sokoban is solved already: no box is off its target")
-        self._enter(cells, columns, 0)
+        self._enter(bytes(cells), columns, 0)
         return self.render()
 
     def step(self, action: int | str) -> tuple[Any, float, bool, dict[str, Any]]:
@@ -172,7 +172,8 @@ class Sokoban:
         before, reward = self._placed, STEP
         moved = move is not None and self._go(move)
         self._steps += 1
-        self._shown = None
+        if moved:
+            self._shown = None
         if self._placed != before:
             reward += PLACED if self._placed > before else -PLACED
         if self.success:
@@ -231,10 +232,10 @@ class Sokoban:
     def restore(self, state: tuple[bytes, int, int]) -> None:
         """Goes on from a snapshot."""
         cells, columns, steps = state
-        self._enter(list(cells), columns, steps)
+        self._enter(cells, columns, steps)
 
-    def _enter(self, cells: list[int], columns: int, steps: int) -> None:
-        self._cells, self._columns, self._steps = cells, columns, steps
+    def _enter(self, cells: bytes, columns: int, steps: int) -> None:
+        self._cells, self._columns, self._steps = bytearray(cells), columns, steps
         self._shown = None
         self._moves: dict[int | None, int] = dict(enumerate(moves(columns), start=1))
         self._placed = cells.count(BOX_ON_TARGET)

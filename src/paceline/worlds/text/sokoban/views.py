@@ -9,6 +9,7 @@ A room is a list of what stands in each cell, row by row, and its number of colu
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -43,11 +44,11 @@ _SPOT = re.compile(r"\((\d{1,3}), (\d{1,3})\)")
 
 def grid(cells: Sequence[int], columns: int, symbols: Sequence[str] = SYMBOLS) -> str:
     """A line per row, a symbol per cell."""
-    signs = list(map(symbols.__getitem__, cells))
-    text = "".join(signs)
-    if len(text) == len(signs):  # a character each, as usual
-        return "\n".join([text[start : start + columns] for start in range(0, len(signs), columns)])
-    return "\n".join(["".join(signs[start : start + columns]) for start in range(0, len(signs), columns)])
+    starts, alphabet = range(0, len(cells), columns), "".join(symbols)
+    if len(alphabet) == len(symbols):  # a character each, as usual: cells are read as an encoding of them
+        text, _ = codecs.charmap_decode(bytes(cells), "strict", alphabet)
+        return "\n".join([text[start : start + columns] for start in starts])
+    return "\n".join(["".join([symbols[cell] for cell in cells[start : start + columns]]) for start in starts])
 
 
 def coordinates(cells: Sequence[int], columns: int) -> str:
