@@ -11,8 +11,8 @@ from multiprocessing import get_context
 from typing import Any
 
 from paceline.catalog.text_envs import find_text_env
-from paceline.groups.member import Begun, Member, Turned
-from paceline.groups.trajectory import Trajectory
+from paceline.groups.member import Begun, Member
+from paceline.groups.trajectory import Said, Trajectory, Turned
 
 Order = tuple[str, dict[str, Any], int]
 """(kind, its options, seed) of an environment."""
@@ -68,7 +68,7 @@ def _build_all(orders: Sequence[Order]) -> None:
     _replicas[:] = _members(orders)
 
 
-def _turn_of(env_id: int, actions: list[str]) -> tuple[Any, ...]:
+def _turn_of(env_id: int, actions: list[str]) -> Turned:
     return _replicas[env_id].turn(actions)
 
 
@@ -82,13 +82,14 @@ class _Manager:
         for cache in self._caches:
             cache.begin(Begun("", ()))
 
-    def submit(self, env_id: int, actions: list[str]) -> Future[tuple[Any, ...]]:
+    def submit(self, env_id: int, actions: list[str]) -> Future[Turned]:
         raise NotImplementedError
 
     def step(self, inputs: Sequence[Mapping[str, Any]]) -> None:
         futures = [self.submit(given["env_id"], given["actions"]) for given in inputs]
         for given, future in zip(inputs, futures, strict=True):
-            self._caches[given["env_id"]].take(Turned(*future.result()), given, -0.1)
+            said = Said(given["actions"], given["llm_response"], given["llm_raw_response"])
+            self._caches[given["env_id"]].take(future.result(), said, -0.1)
 
 
 class SourceDesign(_Manager):
@@ -99,7 +100,7 @@ class SourceDesign(_Manager):
         spawn = get_context("spawn")
         self.pool = ProcessPoolExecutor(workers, mp_context=spawn, initializer=_build_all, initargs=(list(orders),))
 
-    def submit(self, env_id: int, actions: list[str]) -> Future[tuple[Any, ...]]:
+    def submit(self, env_id: int, actions: list[str]) -> Future[Turned]:
         return self.pool.submit(_turn_of, env_id, actions)
 
 
@@ -111,5 +112,5 @@ class ThreadPerEnv(_Manager):
         self._members = _members(orders)
         self.pool = ThreadPoolExecutor(len(self._members))
 
-    def submit(self, env_id: int, actions: list[str]) -> Future[tuple[Any, ...]]:
+    def submit(self, env_id: int, actions: list[str]) -> Future[Turned]:
         return self.pool.submit(self._members[env_id].turn, actions)

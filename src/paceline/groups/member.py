@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from paceline.catalog.text_envs import Factory, check_is_text_env, lookup_of, takes
 from paceline.engine import Anew
 from paceline.errors import BadInput, PacelineError
-from paceline.groups.trajectory import failure_of
+from paceline.groups.trajectory import Turned, failure_of
 from paceline.types import Failure
 
 
@@ -24,19 +24,6 @@ class Begun(NamedTuple):
 
     state: Any
     names: tuple[str, ...]  # of the actions, if they are looked up
-
-
-class Turned(NamedTuple):
-    """What one turn did."""
-
-    state: Any
-    executed: list[Any]
-    valid: int
-    reward: float
-    info: dict[str, Any]
-    done: bool
-    late: bool  # the episode was over before: nothing was done
-    failure: Failure | None  # what the environment raised in the middle of it
 
 
 class Member:
@@ -70,12 +57,8 @@ class Member:
         names = lookup_of(self._env)
         return Anew(Begun(self._env.render(), () if names is None else tuple(names.values())))
 
-    def turn(self, actions: Sequence[str]) -> tuple[Any, ...]:
-        """Carries out the valid ones of `actions`, as many as the budget has, up to the end of the episode.
-
-        Returns:
-            What `Turned` is made of: a plain tuple travels, and is checked, in less time.
-        """
+    def turn(self, actions: Sequence[str]) -> Turned:
+        """Carries out the valid ones of `actions`, as many as the budget has, up to the end of the episode."""
         if self._over:
             return None, [], 0, 0.0, {}, True, True, None
         valid = self._valid(actions)

@@ -8,15 +8,27 @@ error ──► the same, with `failure`, and the trajectory is over: never drop
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from paceline.errors import BadInput
 from paceline.seeds import digest
 from paceline.types import Failure
+
+Turned = tuple[Any, list[Any], int, float, dict[str, Any], bool, bool, Failure | None]
+"""What one turn did: state, actions that were carried out, how many were valid, reward, info, whether it is done,
+whether it was over before (then nothing was done), and what the environment raised in the middle of it."""
+
+
+class Said(NamedTuple):
+    """What an agent answered in one turn: its actions, and the words that they were found in."""
+
+    actions: Sequence[str]
+    response: str = ""
+    raw_response: str = ""
 
 
 @dataclass
@@ -80,33 +92,32 @@ class Trajectory:
         self.names = begun.names
         self._show(begun.state)
 
-    def take(self, turned: Any, given: Mapping[str, Any], penalty: float) -> None:
-        """Takes one turn in (a `Turned`)."""
+    def take(self, turned: Turned, said: Said, penalty: float) -> None:
+        """Takes one turn in."""
+        state, executed, valid, reward, info, done, late, failure = turned
         status = self.status
-        if turned.late or status.terminated:
+        if late or status.terminated:
             status.late += 1
             return
-        if turned.valid != len(given["actions"]) or not turned.valid:
+        if valid != len(said.actions) or not valid:
             self.cache["penalty"] += penalty
-        info = turned.info if turned.valid else {**turned.info, "manager_invalid_action": True}
-        self._close_turn(given, turned.executed, turned.reward, info)
-        self._show(self.history[-1]["state"] if turned.state is None else turned.state)
-        if not turned.valid:
+        last = self._close_turn(said, executed, reward, info if valid else {**info, "manager_invalid_action": True})
+        self._show(last if state is None else state)
+        if not valid:
             self.history[-1]["manager_invalid_action"] = True
-        if turned.failure is not None:
-            self.fail(turned.failure)
-        elif turned.done:
-            self.end(truncated=not turned.info.get("success", False))
+        if failure is not None:
+            self.fail(failure)
+        elif done:
+            self.end(truncated=not info.get("success", False))
         elif status.num_actions >= self.most:
             self.end(truncated=True)
 
-    def lose(self, failure: Failure, given: Mapping[str, Any]) -> None:
+    def lose(self, failure: Failure, said: Said) -> None:
         """A turn of which nothing came back: its worker died, or hung."""
         if self.over:
             self.status.late += 1
             return
-        self._close_turn(given, [], 0.0, {})
-        self._show(self.history[-1]["state"])
+        self._show(self._close_turn(said, [], 0.0, {}))
         self.fail(failure)
 
     def fail(self, failure: Failure) -> None:
@@ -137,17 +148,16 @@ class Trajectory:
         turns = [{key: _plain(value) for key, value in turn.items() if key != "metrics"} for turn in self.history]
         return digest([told, ends, turns])
 
-    def _close_turn(self, given: Mapping[str, Any], executed: list[Any], reward: float, info: dict[str, Any]) -> None:
-        said = list(given["actions"][: len(executed)])
+    def _close_turn(self, said: Said, executed: list[Any], reward: float, info: dict[str, Any]) -> Any:
+        """Completes the last turn; gives the state that it began with."""
+        actions = list(said.actions[: len(executed)])
         self.status.num_actions += len(executed)
         self.status.rewards.append(reward)
-        self.history[-1].update(
-            actions=said if said == executed else executed,  # a long text is there once, not as it came back too
-            reward=reward,
-            info=info,
-            llm_response=given["llm_response"],
-            llm_raw_response=given["llm_raw_response"],
-        )
+        turn = self.history[-1]
+        turn["actions"] = actions if actions == executed else executed  # a long text once, not as it came back too
+        turn["reward"], turn["info"] = reward, info
+        turn["llm_response"], turn["llm_raw_response"] = said.response, said.raw_response
+        return turn["state"]
 
     def _show(self, state: Any) -> None:
         left = self.most - self.status.num_actions

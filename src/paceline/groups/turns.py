@@ -12,7 +12,6 @@ import logging
 import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -20,8 +19,7 @@ import numpy as np
 
 from paceline.engine import Handle, Outcome, Pool, wait_for_any
 from paceline.errors import BadInput, Closed, PlanNotMet, SharedRandomness
-from paceline.groups.member import Turned
-from paceline.groups.trajectory import Trajectory, failure_of
+from paceline.groups.trajectory import Said, Trajectory, failure_of
 
 _LATE = ("wait", "truncate")
 _TELL = 5  # failures of a kind that are told one by one
@@ -29,23 +27,23 @@ _told: Counter[str] = Counter()
 _log = logging.getLogger("paceline")
 
 
-@dataclass(eq=False)
 class Ticket:
     """One input on its way.
 
     Attributes:
         trajectory: Whose turn it is.
-        given: The input.
+        said: The input.
         handle: Where the answer will be; None if it was not sent, because the trajectory was over.
         taken: Whether the answer has been taken in.
         done: Whether the trajectory was over with it.
     """
 
-    trajectory: Trajectory
-    given: Mapping[str, Any]
-    handle: Handle | None = None
-    taken: bool = False
-    done: bool = False
+    __slots__ = ("done", "handle", "said", "taken", "trajectory")
+
+    def __init__(self, trajectory: Trajectory, said: Said) -> None:
+        self.trajectory, self.said = trajectory, said
+        self.handle: Handle | None = None
+        self.taken = self.done = False
 
     @property
     def env_id(self) -> int:
@@ -67,9 +65,9 @@ def ticket_of(given: Mapping[str, Any], trajectories: Sequence[Trajectory]) -> T
         raise BadInput(f"env_id is {env_id!r}; there are environments 0 to {len(trajectories) - 1}")
     if not isinstance(actions, list | tuple) or not all(isinstance(action, str) for action in actions):
         raise BadInput(f"the actions of environment {number} are {actions!r:.60}; give a list of strings")
-    said = given.get("llm_response", "")
-    complete = {**given, "llm_response": said, "llm_raw_response": given.get("llm_raw_response", said)}
-    return Ticket(trajectories[number], complete)
+    response = given.get("llm_response", "")
+    # A tuple of its own: the caller may use the list again while the turn is on its way.
+    return Ticket(trajectories[number], Said((*actions,), response, given.get("llm_raw_response", response)))
 
 
 def check_straggling(quorum: float | None, deadline: float | None, late: str = "wait") -> None:
@@ -103,7 +101,7 @@ class Turns:
     def post(self, tickets: Sequence[Ticket], *, apart: bool = False) -> None:
         """Sends tickets on their way: an environment that is named again gets its second turn in a second message."""
         for wave in self._waves(tickets):
-            calls = {env_id: (ticket.given["actions"],) for env_id, ticket in wave.items()}
+            calls = {env_id: (ticket.said.actions,) for env_id, ticket in wave.items()}
             handle = self._pool.post("turn", calls, apart=apart)
             for ticket in wave.values():
                 ticket.handle = handle
@@ -186,9 +184,9 @@ class Turns:
         if status.cut:
             pass  # nobody waits for it any more
         elif outcome.error is None:
-            trajectory.take(Turned(*outcome.answer), ticket.given, self._penalty)
+            trajectory.take(outcome.answer, ticket.said, self._penalty)
         else:
-            trajectory.lose(failure_of(own(outcome.error), status.num_actions), ticket.given)
+            trajectory.lose(failure_of(own(outcome.error), status.num_actions), ticket.said)
         ticket.done = status.terminated
         if status.failure is not None and not over:
             tell_of(trajectory)
