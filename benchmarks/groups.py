@@ -37,11 +37,12 @@ class Sizes:
     shops: int = 32
     turns: int = 12
     cheap: int = 64
+    moves: int = 6  # four steps each; the first steps after a pause are slow
     agents: int = 64
     agent_rounds: int = 5
 
 
-QUICK = Sizes(rounds=3, rooms=32, shops=8, turns=4, cheap=16, agents=16, agent_rounds=1)
+QUICK = Sizes(rounds=3, rooms=32, shops=8, turns=4, cheap=16, moves=2, agents=16, agent_rounds=1)
 ROOM = {"dim_x": 6, "dim_y": 6, "num_boxes": 3, "search_depth": 100}
 
 
@@ -150,13 +151,13 @@ def source(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
     """A step of 128 Sokoban environments: source design / groups; one thread per environment / groups."""
     count = 128
     orders = [("sokoban", {**ROOM, "max_steps": 1_000_000}, 7)] * count
-    moves = itertools.cycle([["Up", "Right", "Left", "Down"]])
+    moves = ["Up", "Right", "Left", "Down"] * sizes.moves
     design, threads = SourceDesign(orders), ThreadPerEnv(orders)
     with Groups(config("Sokoban", 1, size=count, max_steps=1_000_000, **ROOM), plan="auto") as groups:
         groups.reset(seed=7)
 
         def steps(manager: Any) -> float:
-            inputs = [[_said(n, move) for n in range(count)] for move in next(moves)]
+            inputs = [[_said(n, move) for n in range(count)] for move in moves]
             return timed(lambda: [manager.step(each) for each in inputs]) / len(inputs)
 
         contestants = {
@@ -164,7 +165,7 @@ def source(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
             "source": lambda: steps(design),
             "threads": lambda: steps(threads),
         }
-        slices = interleave(quiet, contestants, 3 * sizes.rounds)
+        slices = interleave(quiet, contestants, 2 * sizes.rounds)
     design.pool.shutdown()
     threads.pool.shutdown()
     yield gain_row("a step of 128 Sokobans: source design / groups", slices["ours"], slices["source"], 10)
