@@ -1,4 +1,4 @@
-"""Threads that are rung through memory knock when the caller has enough: a knock is neither lost nor heard for ever."""
+"""Who waits for rows sleeps until there are enough: no knock is lost, none is heard for ever, and none is needless."""
 
 from __future__ import annotations
 
@@ -108,3 +108,37 @@ def test_a_reply_that_is_heard_before_it_is_counted_is_not_waited_for_again() ->
         assert not worker.has_spoken
         worker._heard = counted - 1
         assert worker.has_spoken
+
+
+class Slow:
+    """Takes long enough for the caller to fall asleep, and to be looked at by itself."""
+
+    def row(self, order: np.ndarray, out: np.ndarray) -> None:
+        time.sleep(0.004)
+        out[...] = 1.0
+
+
+def wakings(pool: Pool, min_ready: int | None) -> int:
+    """How often the caller is woken in a round of which it waits for so many."""
+    port = pool.port("row", *ORDER)
+    for _ in range(3):  # the first rows are looked at one by one, and the wait has yet to be found long
+        port.round()
+    woken = 0
+    pump = pool._crew.hearing.pump
+
+    def counted(timeout: float | None = None) -> bool:
+        nonlocal woken
+        woken += 1
+        return pump(timeout)
+
+    pool._crew.hearing.pump = counted  # type: ignore[method-assign]
+    port.post()
+    port.wait(min_ready)
+    pool._crew.hearing.pump = pump  # type: ignore[method-assign]
+    port.wait()
+    return woken
+
+
+def test_who_wants_all_rows_is_not_woken_for_a_part_of_them() -> None:
+    with Pool([Slow] * 12, backend="process", workers=1) as pool:
+        assert wakings(pool, None) < 6 <= wakings(pool, 11)

@@ -98,7 +98,7 @@ class Control:
 
         bell       main     counts everything that main has asked for, messages and rings alike
         mail       main     counts the packets that main has sent
-        listening  main     1 while main sleeps until the worker has served
+        listening  main     1 while main sleeps until the worker has served; 2 if a part of it may be enough
         asleep     worker   1 while the worker sleeps until the bell changes
         served     worker   the bell that the worker has answered in full
         started    worker   when the call in hand began (monotonic seconds; 0: none)

@@ -50,7 +50,7 @@ class InlineWorker:
         """Whether everything asked for has been done."""
         return True
 
-    def listen(self, until: Callable[[], bool] | None) -> None:
+    def listen(self, until: Callable[[], bool] | None, eager: bool = False) -> None:
         """Nobody sleeps here."""
 
     def receive(self) -> Reply | None:

@@ -103,10 +103,10 @@ class ProcessWorker:
         """Whether a reply, or news, is there to be received; what we have heard may not have been counted yet."""
         return self._words[Control.SPOKEN] > self._heard
 
-    def listen(self, until: Callable[[], bool] | None) -> None:
+    def listen(self, until: Callable[[], bool] | None, eager: bool = False) -> None:
         """Asks the worker to send a packet when it has served; None: not any more."""
         self.listened = until is not None
-        self._words[Control.LISTENING] = self.listened
+        self._words[Control.LISTENING] = self.listened + (self.listened and eager)
         fence()
 
     def receive(self) -> Reply | None:

@@ -75,7 +75,7 @@ class ThreadWorker:
         """Whether the thread has run all rows that it was told of."""
         return self._served == self._rung
 
-    def listen(self, until: Callable[[], bool] | None) -> None:
+    def listen(self, until: Callable[[], bool] | None, eager: bool = False) -> None:
         """Asks the thread to wake the caller when it has run rows and `until` holds; None: not any more."""
         with _something_done:
             self._until, self.knocked = until, False

@@ -48,7 +48,7 @@ class Waiting:
         """Waits until these items are done."""
         self._help()
         while not self._done(items):
-            self._rest(_LOOK_AGAIN, lambda: self._done(items), lambda: True)
+            self._rest(_LOOK_AGAIN, lambda: self._done(items), lambda: True, eager=True)
 
     def _help(self) -> None:
         """Does first what is to be done here; the workers are busy meanwhile."""
@@ -79,13 +79,19 @@ class Waiting:
             left = _LOOK_AGAIN if end is None else min(_LOOK_AGAIN, end - monotonic())
             if left <= 0:
                 return
-            self._rest(left, lambda: self._ready() >= goal, lambda: self._seem_ready(goal))
+            eager = goal < self._book.outstanding
+            self._rest(left, lambda: self._ready() >= goal, lambda: self._seem_ready(goal), eager)
 
-    def _rest(self, seconds: float, enough: Callable[[], bool], until: Callable[[], bool]) -> None:
-        """Sleeps until a worker has something to tell; they are asked to knock. Threads look at `until` first."""
+    def _rest(self, seconds: float, enough: Callable[[], bool], until: Callable[[], bool], eager: bool) -> None:
+        """Sleeps until a worker has something to tell; they are asked to knock.
+
+        Args:
+            eager: They knock after some of their rows too: to be woken takes a core from whoever has more to run.
+            until: Threads look at this first.
+        """
         workers = self._ringing.by_memory
         for worker in workers.values():
-            worker.listen(until)
+            worker.listen(until, eager)
         if not enough() and not self._crew.hearing.pump(seconds) and not enough():
             raise Closed("the pool was closed before its rows had been run")
         for worker in workers.values():

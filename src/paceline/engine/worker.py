@@ -167,7 +167,7 @@ class _Worker:
 
     def _ready(self) -> None:
         """Some rows are done, others still to be run: main may be waiting for these."""
-        if self._words[Control.LISTENING]:
+        if self._words[Control.LISTENING] > 1:
             self._channel.wake()
 
     def _tell(self, news: tuple[Any, ...]) -> None:
