@@ -54,6 +54,11 @@ def test_plans_are_words_numbers_or_plans() -> None:
         (Measured(8, 100e-6, through_port=True), "process", "4 here, the others on 1 process: about"),
         (Measured(32, 15e-6, through_port=True), "process", "18 here, the others on 1 process: about"),
         (Measured(8, 20e-6, through_port=True), "inline", "would not be clearly less"),
+        (Measured(8, 5e-3, cpu_share=0.01, through_port=True), "thread", "on 8 threads"),
+        (Measured(128, 5e-3, cpu_share=0.01, through_port=True), "process", "on 2 processes of 64 threads"),
+        (Measured(128, 5e-3, cpu_share=0.01, through_port=True, in_step=False), "thread", "on 128 threads"),
+        (Measured(128, 5e-3, cpu_share=0.01, through_port=True, sendable=False), "thread", "on 128 threads"),
+        (Measured(128, 5e-3, cpu_share=0.01), "thread", "on 128 threads"),
     ],
 )
 def test_the_choice_and_its_reason(measured: Measured, backend: str, reason: str) -> None:
@@ -61,6 +66,17 @@ def test_the_choice_and_its_reason(measured: Measured, backend: str, reason: str
     assert choice.backend == backend
     assert reason in choice.why
     assert choice.why.count("\n") == 0
+
+
+def test_rounds_of_which_a_part_is_waited_for_are_known() -> None:
+    with Pool([partial(Busy, 0, 0.0)] * 2, backend="auto") as pool:
+        port, pilot = pool.port("step_row", {"move": ((), np.float64)}, {"out": ((), np.float64)}), pool._crew.pilot
+        assert pilot is not None
+        port.round()
+        assert pilot._measured().in_step
+        port.post()
+        port.wait(1)
+        assert not pilot._measured().in_step
 
 
 def test_one_slot_or_little_memory_means_here() -> None:

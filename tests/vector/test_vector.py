@@ -23,7 +23,13 @@ from shm import named_memory
 from paceline import HERE, BadInput, Plan
 from paceline.vector import make_vec
 
-PLANS: dict[str, Any] = {"inline": 0, "thread": "thread", "process": 2, "with help": Plan("process", 2, helps=True)}
+PLANS: dict[str, Any] = {
+    "inline": 0,
+    "thread": "thread",
+    "process": 2,
+    "with help": Plan("process", 2, helps=True),
+    "with threads": Plan("process", 2, threads=3),
+}
 
 
 def same(ours: Any, theirs: Any, where: str = "") -> None:

@@ -75,6 +75,17 @@ def check_arguments(workers: int, restarts: int, failed_builds: str, snapshot_sh
         raise BadInput(f"failed_builds={failed_builds!r}; give 'raise' or 'keep'")
 
 
+def check_threads(threads: int, backend: str) -> None:
+    """Raises `BadInput` for a number that makes no sense, or where nobody would have so many."""
+    if threads < 1:
+        raise BadInput(f"threads={threads} makes no sense; give 1 or more")
+    if threads > 1 and backend in ("auto", "inline", "thread"):
+        raise BadInput(
+            f"threads={threads} are for workers that are processes, and the backend is {backend!r}: 'auto' chooses by "
+            "itself, and with 'thread' every worker is one; use backend='process'"
+        )
+
+
 def check_deadline(deadline: float | None, backend: str) -> None:
     """Raises `BadInput` for one that makes no sense, or that nobody could keep."""
     if deadline is None or deadline == math.inf:

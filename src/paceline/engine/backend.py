@@ -45,6 +45,8 @@ class Settings:
     max_message: int = MAX_MESSAGE
     beside_threads: bool = False
     """Whether the caller's own process runs members on threads too: then nobody's generators are swapped there."""
+    threads: int = 1
+    """How many rows of a port a worker that is a process runs at once."""
     budget: Budget = field(default_factory=Budget.of_machine)
 
 

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from paceline.engine import wire
+from paceline.engine.crowd import Crowd
 from paceline.engine.echo import echo_of
 from paceline.engine.generators import GENERATORS
 from paceline.engine.isolation import Refusing, Shared, Stale, Streams, Swapping
@@ -53,6 +54,7 @@ class Host:
         tell: Callable[[tuple[Any, ...]], None] | None = None,
         ready: Callable[[], None] | None = None,
         max_message: int = MAX_MESSAGE,
+        threads: int = 1,
     ) -> None:
         self.seed = seed
         self._here = here
@@ -63,6 +65,7 @@ class Host:
         self.tell = tell
         self.ready = ready
         self._max_message = max_message
+        self.crowd = Crowd(threads) if threads > 1 else None  # runs rows beside each other, for members that wait
         self._seats: dict[int, Seat] = {}
         self._functions: dict[int, HostedFunction] = {}
         self.ports: dict[int, BoundPort] = {}

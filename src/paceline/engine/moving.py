@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paceline.engine.backend import Backend, find
@@ -89,9 +90,10 @@ class Moving:
                     crew.slots[member.slot].suspect = crew.suspicious = True
             crew.close_slots(slot for slot in slots.values() if slot not in crew.slots.values())
 
-    def relocate(self, backend: str, workers: int, *, own: int = 0) -> None:
+    def relocate(self, backend: str, workers: int, *, own: int = 0, threads: int = 1) -> None:
         """Moves everybody: to so many workers of a backend (`own` members: here), or all here."""
         here = backend == "inline"
+        self._crew.settings = replace(self._crew.settings, threads=threads)
         placed = self._crew.spreading(len(self._crew.members), 0 if here else workers, own)
         self.move(dict(enumerate(placed)), backend=None if here else backend, workers=0 if here else workers)
 

@@ -59,9 +59,9 @@ class Pilot:
         self._rested += 1
         return True
 
-    def end(self, members: int, nbytes: int = 0) -> None:
-        """A round has been answered."""
-        self._meter.end(members, nbytes)
+    def end(self, members: int, nbytes: int = 0, *, whole: bool = True) -> None:
+        """A round has been answered, as a whole or as far as it was waited for."""
+        self._meter.end(members, nbytes, whole=whole)
 
     def settle(self, backend: str, workers: int, why: str) -> None:
         """The members have had to go there; that is final."""
@@ -116,7 +116,7 @@ class Pilot:
 
     def _move(self, choice: Choice) -> None:
         try:
-            self._crew.moving.relocate(choice.backend, choice.workers, own=choice.own)
+            self._crew.moving.relocate(choice.backend, choice.workers, own=choice.own, threads=choice.threads)
         except PlanNotMet as error:
             self._crew.note("shrunk", f"{choice.workers} workers could not be had ({error}): staying here")
             self.plan = Plan(backend="inline", workers=1, why=f"{choice.why}; but {error}: staying here")
@@ -153,4 +153,4 @@ class Pilot:
 
 
 def _planned(choice: Choice) -> Plan:
-    return Plan(backend=choice.backend, workers=choice.workers, helps=choice.own > 0, why=choice.why)
+    return Plan(choice.backend, choice.workers, why=choice.why, helps=choice.own > 0, threads=choice.threads)

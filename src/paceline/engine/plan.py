@@ -45,6 +45,7 @@ class Plan:
         helps: The caller's process takes a share of the members too, beside the workers.
         isolate: Nobody lives in the caller's process: a member that crashes cannot take the caller along.
         why: In one sentence, why this and not another.
+        threads: How many envs of a vector each worker steps at once, for envs that wait; workers are processes then.
     """
 
     backend: str = "auto"
@@ -53,6 +54,7 @@ class Plan:
     isolate: bool = False
     why: str = "as asked"
     helps: bool = False
+    threads: int = 1
 
     @classmethod
     def parse(cls, plan: str | int | Plan) -> Plan:
@@ -82,6 +84,7 @@ class Measured:
         touches_globals: Whether a member draws from a process-wide generator.
         through_port: Whether the calls go through a port.
         crowded: Whether other programs keep the cores busy.
+        in_step: Whether everybody is waited for in every round.
     """
 
     members: int
@@ -92,6 +95,7 @@ class Measured:
     touches_globals: bool = False
     through_port: bool = False
     crowded: bool = False
+    in_step: bool = True
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,8 @@ class Choice:
     """What a round should take there."""
     own: int = 0
     """How many members the caller's process keeps, instead of waiting."""
+    threads: int = 1
+    """How many rows of a port each worker runs at once."""
 
     def pays(self, here: float, spent: float, *, members: int = 0, cold: bool = False) -> bool:
         """Whether to move now, after so many seconds of rounds that take `here`.
@@ -127,12 +133,19 @@ class Choice:
 def choose(measured: Measured, budget: Budget) -> Choice:
     """Chooses where a round of calls takes the least time; here unless another place is clearly better."""
     here = measured.members * measured.seconds
-    options = [option for option in (_processes(measured, budget), _threads(measured, budget)) if option is not None]
-    best = min(options, key=lambda option: option.seconds, default=None)
+    best = _best(_threads(measured, budget), _processes(measured, budget), _threads_in_processes(measured, budget))
     cost = f"a round of {measured.members} calls takes {_time(here)} here"
     if best is not None and best.seconds * _WORTH < here:
         return replace(best, why=f"{cost}; {best.why}")
     return Choice("inline", 1, f"{cost}; {_why_stay(measured, budget, best)}: staying here", here)
+
+
+def _best(threads: Choice | None, *processes: Choice | None) -> Choice | None:
+    """The quickest place; threads, which are there at once, unless processes are clearly quicker."""
+    best = min((choice for choice in processes if choice is not None), key=lambda choice: choice.seconds, default=None)
+    if best is None or (threads is not None and threads.seconds <= best.seconds * _WORTH):
+        return threads
+    return best
 
 
 def _processes(measured: Measured, budget: Budget) -> Choice | None:
@@ -157,11 +170,36 @@ def _threads(measured: Measured, budget: Budget) -> Choice | None:
     workers = min(measured.members, budget.waiting)
     if measured.cpu_share > WAITS_BELOW or measured.touches_globals or workers < 2:
         return None
-    computing = measured.seconds * measured.cpu_share * measured.members
-    waiting = measured.seconds * (1 - measured.cpu_share) * ceil(measured.members / workers)
-    seconds = computing + waiting + _THREAD_SWITCH * measured.members
-    share = f"it waits for {1 - measured.cpu_share:.0%} of that"
-    return Choice("thread", workers, f"{share}: on {workers} threads about {_time(seconds)}", seconds)
+    computing, waiting = _beside(measured, workers)
+    seconds = computing + waiting
+    return Choice("thread", workers, f"{_waits(measured)}: on {workers} threads about {_time(seconds)}", seconds)
+
+
+def _threads_in_processes(measured: Measured, budget: Budget) -> Choice | None:
+    """Many threads of one process stand in line for its interpreter; those of several do not wait for each other.
+
+    A worker takes new rows when it has run all that it was given: that is no place for whoever waits for a few only.
+    """
+    workers, threads = budget.workers_for(measured.members), min(measured.members, budget.waiting)
+    if not measured.through_port or not measured.in_step or not measured.sendable or measured.crowded:
+        return None
+    if measured.cpu_share > WAITS_BELOW or measured.touches_globals or workers < 2 or threads < 2 * workers:
+        return None
+    computing, waiting = _beside(measured, threads)
+    seconds = computing / workers * TWO_CORES_ARE_NOT_TWICE_ONE + waiting + _RING
+    each = ceil(threads / workers)
+    why = f"{_waits(measured)}: on {workers} processes of {each} threads about {_time(seconds)}"
+    return Choice("process", workers, why, seconds, threads=each)
+
+
+def _beside(measured: Measured, threads: int) -> tuple[float, float]:
+    """Seconds of a round on so many threads: what has to be computed, one after another, and what is waited for."""
+    computing = (measured.seconds * measured.cpu_share + _THREAD_SWITCH) * measured.members
+    return computing, measured.seconds * (1 - measured.cpu_share) * ceil(measured.members / threads)
+
+
+def _waits(measured: Measured) -> str:
+    return f"it waits for {1 - measured.cpu_share:.0%} of that"
 
 
 def _why_stay(measured: Measured, budget: Budget, best: Choice | None) -> str:
@@ -227,6 +265,7 @@ class Meter:
         self._calls = 0
         self._wall = self._cpu = 0.0
         self._bytes = 0
+        self._in_step = True
         self._since: tuple[float, float] | None = None
 
     def begin(self) -> None:
@@ -235,8 +274,9 @@ class Meter:
             busy = wanted_cpu()
             self._since = perf_counter(), busy
 
-    def end(self, members: int, nbytes: int = 0) -> None:
-        """A round is complete."""
+    def end(self, members: int, nbytes: int = 0, *, whole: bool = True) -> None:
+        """A round is complete, or (not `whole`) as much of it as somebody waited for."""
+        self._in_step &= whole
         if self._since is None or members == 0:
             return
         wall, busy = self._since
@@ -271,4 +311,5 @@ class Meter:
             sendable=sendable,
             touches_globals=touches_globals,
             through_port=self.through_port,
+            in_step=self._in_step,
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.engine import budget, lifetimes, wire
-from paceline.engine.asked import check_arguments, check_deadline, count_workers, keyed, make_members
+from paceline.engine.asked import check_arguments, check_deadline, check_threads, count_workers, keyed, make_members
 from paceline.engine.backend import Settings
 from paceline.engine.calls import Handle, Outcome, Request
 from paceline.engine.crew import Crew
@@ -69,6 +69,8 @@ class Pool:
         failed_builds: "raise" what a constructor raised, or "keep": every call of that member gives the error.
         max_message: Bytes that one argument tuple or answer may have.
         isolate: Under auto, nobody ever lives in the caller's process.
+        threads: How many rows of a port a worker that is a process runs at once, each on a thread: for members that
+            wait. Rows of members that draw from process-wide generators are still run one by one.
         trace: Records where the time goes.
     """
 
@@ -90,6 +92,7 @@ class Pool:
         failed_builds: str = "raise",
         max_message: int = MAX_MESSAGE,
         isolate: bool = False,
+        threads: int = 1,
         trace: Trace | None = None,
     ) -> None:
         members = make_members(list(factories), keys, deterministic)
@@ -97,12 +100,13 @@ class Pool:
         measures = auto and not isolate
         count = count_workers(workers, auto, len(members))
         check_arguments(count, restarts, failed_builds, snapshot_share)
+        check_threads(threads, backend)
         slice_ = budget.current().slice(max(1, count))
         self._crew = Crew(
             members,
             backend="process" if auto else backend,
             workers=0 if measures else count,
-            settings=Settings(seed=seed, traced=trace is not None, max_message=max_message, budget=slice_),
+            settings=Settings(seed, trace is not None, max_message, threads=threads, budget=slice_),
             restarts=restarts,
             snapshot_every=snapshot_every,
             snapshot_share=snapshot_share,
@@ -112,7 +116,7 @@ class Pool:
         )
         if measures:
             self._crew.pilot = Pilot(self._crew, None if workers in (None, 1) else workers)
-        self._asked = Plan(backend=backend, workers=count, isolate=isolate)
+        self._asked = Plan(backend=backend, workers=count, isolate=isolate, threads=threads)
         self._deadline = deadline
         self._check_deadline(deadline)
         self._crew.limit = self._limit(None)

@@ -116,8 +116,9 @@ class Port:
         if crew.closed:
             raise Closed("the pool was closed before its rows were fetched")
         answers.extras, answers.errors = {}, {}
+        goal = outstanding if min_ready is None else min(min_ready, outstanding)
         try:
-            self._waiting.until_ready(outstanding if min_ready is None else min(min_ready, outstanding), timeout)
+            self._waiting.until_ready(goal, timeout)
             with UNINTERRUPTED:
                 ready = answers.harvest()
                 if not self.book.outstanding:
@@ -128,7 +129,7 @@ class Port:
             crew.steady = False
             raise
         if crew.pilot is not None:
-            crew.pilot.end(len(ready))
+            crew.pilot.end(len(ready), whole=goal == outstanding)
         if answers.errors and not outcomes:
             raise answers.errors[min(answers.errors)]
         return ready

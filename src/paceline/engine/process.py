@@ -215,6 +215,7 @@ def _config(number: int, settings: Settings) -> dict[str, Any]:
         "seed": settings.seed,
         "traced": settings.traced,
         "max_message": settings.max_message,
+        "threads": settings.threads,
         "budget": settings.budget,
         "sys_path": list(sys.path),
         "cwd": os.getcwd(),

@@ -276,7 +276,12 @@ def _close_the_living() -> None:
 def _config(number: int, settings: Settings) -> dict[str, Any]:
     return {
         "number": number,
-        "host": {"seed": settings.seed, "traced": settings.traced, "max_message": settings.max_message},
+        "host": {
+            "seed": settings.seed,
+            "traced": settings.traced,
+            "max_message": settings.max_message,
+            "threads": settings.threads,
+        },
         "budget": settings.budget,
         "sys_path": list(sys.path),
         "cwd": os.getcwd(),

@@ -4,20 +4,23 @@
 
 Items whose members are known to leave the process-wide generators alone are run in groups, and one look vouches for
 the whole group: a look after each would cost as much as a small env. If somebody did draw, the whole group is stale.
+Where the host has a crowd of threads such items are run beside each other, and each is vouched for as it ends.
 """
 
 from __future__ import annotations
 
 from itertools import groupby
+from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from paceline.engine.isolation import Stale
+from paceline.engine.isolation import IN_FLIGHT, Stale
 from paceline.engine.rows import block_of
 from paceline.engine.seat import Result, Seat, ability
 from paceline.engine.wait import publish
 
 if TYPE_CHECKING:
+    from paceline.engine.crowd import Crowd
     from paceline.engine.host import Host
 
 IDLE, READY, NEWS = range(3)
@@ -97,7 +100,7 @@ class BoundPort:
         entries = self._asked_entries()
         if 0 in self._quiet:
             self._serve_mixed(entries)
-        elif 0 < len(entries) <= self._group_size:  # as nearly always
+        elif 0 < len(entries) <= self._group_size and self._host.crowd is None:  # as nearly always
             self._serve_group(entries)
         else:
             self._serve_watched(entries)
@@ -118,6 +121,10 @@ class BoundPort:
 
     def _serve_watched(self, entries: list[Entry]) -> None:
         """Runs items whose members are known to leave the process-wide generators alone, group by group."""
+        crowd = self._host.crowd
+        if crowd is not None and len(entries) > 1:
+            self._serve_together(crowd, entries)
+            return
         while len(entries) > (size := self._group_size):
             self._serve_group(entries[:size])
             entries = entries[size:]
@@ -149,6 +156,44 @@ class BoundPort:
         took = perf_counter() - start
         self._vouch(group, said, before)
         self._group_size = 1 + int(_GROUP_SECONDS * len(group) / (took + 1e-9))
+
+    def _serve_together(self, crowd: Crowd, entries: list[Entry]) -> None:
+        """Runs items beside each other, on threads: while one waits, others go on."""
+        host = self._host
+        before = host.isolation.watch()
+        host.begin(entries[0][1].index)
+        unclear: list[Entry] = []  # somebody had drawn by the time that these ended
+        crowd.run(lambda entry: self._run_beside(entry, before, unclear), entries)
+        if unclear:
+            self._vouch(unclear, {}, before)
+
+    def _run_beside(self, entry: Entry, before: Any, unclear: list[Entry]) -> None:
+        """Runs one of several that are under way at once. It has drawn nothing if nobody has."""
+        item, seat, function, views = entry
+        host = self._host
+        IN_FLIGHT[get_ident()] = seat.index
+        self._asked[item] = 0
+        start = perf_counter()
+        try:
+            result = function(*views)
+        except BaseException as error:
+            result = _Raised(error)
+        host.span(self._method, seat.index, start)
+        if host.isolation.quiet_since(before):
+            self._tell_of(item, seat, result)
+        else:
+            unclear.append(entry)
+        del IN_FLIGHT[get_ident()]
+
+    def _tell_of(self, item: int, seat: Seat, result: Any, prior: dict[str, Any] | None = None) -> None:
+        """Says that one item is done, and what came of it beside its rows."""
+        publish()  # whoever sees the mark sees the rows
+        if result is None:
+            self._state[item] = READY
+        else:
+            self._report(item, self._told(seat, result, prior))
+        if self._host.ready is not None:
+            self._host.ready()
 
     def _vouch(self, group: list[Entry], said: dict[int, Any], before: Any) -> None:
         """Looks whether anybody of a group drew, and tells what has come of it."""
@@ -197,14 +242,9 @@ class BoundPort:
         host.span(method, seat.index, start)
         if host.retired:
             return
-        self._quiet[item] = method in seat.streams.quiet and not seat.streams.isolated and not host.traced
-        publish()
-        if result is None:
-            self._state[item] = READY
-        else:
-            self._report(item, self._told(seat, result, prior))
-        if host.ready is not None:
-            host.ready()
+        untraced = not host.traced or host.crowd is not None  # a group's items have no spans of their own
+        self._quiet[item] = method in seat.streams.quiet and not seat.streams.isolated and untraced
+        self._tell_of(item, seat, result, prior)
 
     def _told(self, seat: Seat, result: Any, prior: dict[str, Any] | None = None) -> Result:
         if type(result) is _Raised:

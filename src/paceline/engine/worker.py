@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +26,7 @@ from paceline.engine.arrays import Control, SharedArrays
 from paceline.engine.channel import WAKE, Channel
 from paceline.engine.chatter import RecordsHome, TaggedLines
 from paceline.engine.host import Host
-from paceline.engine.isolation import Swapping
+from paceline.engine.isolation import IN_FLIGHT, Swapping
 from paceline.engine.wait import Patience, fence
 
 WHERE = signal.SIGRTMAX - 1
@@ -85,16 +86,18 @@ class _Worker:
             seed=config["seed"],
             traced=config["traced"],
             max_message=config["max_message"],
+            threads=config["threads"],
             isolation=Swapping(alone=True),
             mark=_marker(control),
             tell=self._tell,
             ready=self._ready,
         )
         self._closing = False
+        self._speaking = threading.Lock()  # threads that run rows beside each other have news too
 
     def tag(self) -> str:
         """Who is speaking: worker, pid and the member in hand."""
-        member = self._host.current
+        member = IN_FLIGHT.get(threading.get_ident(), self._host.current)
         return f"worker {self._number} pid {os.getpid()}" + (f" member {member}" if member >= 0 else "")
 
     def loop(self) -> None:
@@ -174,8 +177,9 @@ class _Worker:
         self._say(("news", news))
 
     def _say(self, message: tuple[str, Any]) -> None:
-        self._channel.send_blocking(message)
-        self._words[Control.SPOKEN] += 1
+        with self._speaking:
+            self._channel.send_blocking(message)
+            self._words[Control.SPOKEN] += 1
 
 
 def _marker(control: Control) -> Callable[[int], None]:

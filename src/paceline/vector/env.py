@@ -102,6 +102,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             placement=self._with_help(plan, workers) if plan.helps else None,
             seed=rules.seed,
             isolate=plan.isolate,
+            threads=plan.threads,
             deadline=deadline,
             snapshot_every=_SNAPSHOT_EVERY,
             snapshot_share=_SNAPSHOT_SHARE,
