@@ -53,6 +53,8 @@ class Port:
         self.salvage = Salvage(crew, number, self.book, self.ringing, self.answers)
         self._waiting = Waiting(crew, self.book, self.ringing)
         self._rounds = 0
+        self._only: Slot | None = None  # where all live, if that is one place, and
+        self._epoch = -1  # the epoch for which that holds
         self.inputs = self.book.rows.inputs
         self.outputs = self.book.rows.outputs
 
@@ -173,13 +175,18 @@ class Port:
         self.book.close()
 
     def _worker_here(self) -> Any:
-        """The worker that is this process, if all live there and nothing else is going on."""
-        crew, book = self._crew, self.book
-        if crew.called or crew.last_port is not self or crew.suspicious or crew.closed or crew.trace is not None:
+        """The worker that is this process, if all live there and nothing else is going on. Hot."""
+        crew = self._crew
+        if self._epoch != crew.epoch:
+            self._only, self._epoch = self.ringing.only_slot(), crew.epoch
+        slot = self._only
+        if slot is None or slot.inflight or slot.queue or slot.redo or crew.last_port is not self:
             return None
-        if book.outstanding or self.salvage.unable or (crew.pilot is not None and not crew.pilot.resting()):
+        if crew.called or crew.suspicious or crew.closed or crew.trace is not None or self.book.outstanding:
             return None
-        worker = self.ringing.only_worker()
+        if self.salvage.unable or (crew.pilot is not None and not crew.pilot.resting()):
+            return None
+        worker = slot.worker
         return worker if worker is not None and worker.backend == "inline" else None
 
     def _run_here(self, worker: Any) -> bool:
@@ -187,10 +194,9 @@ class Port:
         book, answers = self.book, self.answers
         answers.extras, answers.errors = {}, {}
         try:
-            with UNINTERRUPTED:
-                book.expect(book.everyone, True)
-                book.write_down(book.everyone, True)
-                book.asked[:] = book.ones
+            book.expect(book.everyone, True)  # if we are interrupted here, the round is void
+            book.log.ring(None)
+            book.asked[:] = book.ones
             worker.help()
             with UNINTERRUPTED:
                 if not answers.take_plain():

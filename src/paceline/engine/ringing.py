@@ -88,10 +88,10 @@ class Ringing:
             self._places, self._known, self._epoch = found, slots, self._crew.epoch
         return found
 
-    def only_worker(self) -> Any:
-        """The worker that all members live with, if there is one and nothing is under way there."""
+    def only_slot(self) -> Slot | None:
+        """Where all members live, if that is one place."""
         places = self._by_slot(self._book.everyone, True)
-        return places[0][0].worker if len(places) == 1 and not places[0][0].busy else None
+        return places[0][0] if len(places) == 1 else None
 
     def request(self, items: Iterable[int]) -> Request:
         """The request that asks for these by a message."""

@@ -27,7 +27,7 @@ IDLE, READY, NEWS = range(3)
 """What a port says of an item: not done, done, done and there is a message about it."""
 
 Entry = tuple[int, Seat, Any, tuple[Any, ...]]
-"""(item, whose it is, the bound method or None, views of its rows)"""
+"""(item, whose it is, what is called or None, what with: views of its rows)"""
 
 _GROUP_SECONDS = 500e-6
 
@@ -64,7 +64,7 @@ class BoundPort:
         readable = {name: _read_only(array) if name in inputs else array for name, array in arrays.items()}
         names = [name for name in arrays if name not in ("asked", "state")]
         self._items: list[Entry] = [
-            (item, seats[index], ability(seats[index].value, method), _views(readable, names, where))
+            (item, seats[index], *_bound(seats[index].value, method, _views(readable, names, where)))
             for index, (item, where) in rows.items()
         ]
         self._block = block_of([item for item, *_ in self._items])  # their marks, where these lie side by side
@@ -256,6 +256,12 @@ class BoundPort:
         self._state[item] = NEWS
         if self._host.tell is not None:
             self._host.tell((self._number, item, result))
+
+
+def _bound(member: Any, method: str, views: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """What is called for an item, and what with. A member that has `bind_<method>` is given its rows once."""
+    bind = ability(member, f"bind_{method}")
+    return (ability(member, method), views) if bind is None else (bind(*views), ())
 
 
 def _read_only(array: Any) -> Any:

@@ -334,7 +334,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
     # -- small things ---------------------------------------------------------------------------------
 
     def _put(self, actions: Any, chosen: list[int] | None) -> None:
-        usual = chosen is None and type(actions) is np.ndarray and actions.dtype is self._dtype
+        usual = chosen is None and type(actions) is np.ndarray and actions.dtype == self._dtype
         if usual and actions.shape == self._shape:
             self._acts[...] = actions
             return

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from paceline.engine import Anew
 from paceline.seeds import seed_of, sequence
-from paceline.vector.infos import CELLS, HEAD, SENT, TAIL, InfoWriter, Schema
+from paceline.vector.infos import CELLS, HEAD, SENT, InfoWriter, Schema
 from paceline.vector.leaves import Array, Writer, leaves, reader
 from paceline.vector.saving import begins_afresh, pickled
 
@@ -103,14 +103,12 @@ class Instance:
         self._begins_at_once = rules.autoreset == AutoresetMode.SAME_STEP
         self._episode = self._step = 0
         self._infos = InfoWriter()
-        self._rows = Rows([np.zeros(TAIL)], 0)  # until there is a port
         actions, seen = leaves(self._env.action_space, "a") or [], leaves(self._env.observation_space, "o") or []
         self._actions = len(actions)
         self._read = reader(self._env.action_space, actions)
         self._single = len(actions) == 1
         self._writer = Writer(seen, self._env.observation_space, f"env {number}", rules.check)
-        usual: tuple[Any, Any] = self._writer.usual if self._single else (None, None)
-        self._dtype, self._shape = usual
+        self._usual: tuple[Any, Any] = self._writer.usual if self._single else (None, None)
         self._begins_afresh = begins_afresh(self._env)
 
     def about(self) -> dict[str, Any]:
@@ -165,35 +163,57 @@ class Instance:
     # -- steps ----------------------------------------------------------------------------------------
 
     def step_rows(self, *rows: Array) -> Any:
-        """Steps on rows: actions in; observation, reward, flags and the numbers of the info out. Hot.
+        """Steps on rows: actions in; observation, reward, flags and the numbers of the info out.
 
         Returns the infos that fit into no row, if there are any.
         """
-        mine = self._rows
-        if rows[-1] is not mine.tail:
-            mine = self._rows = Rows(rows, self._actions)
-        if self._over:
-            observation, reward, ended, cut, info = self._begun_after_the_end()
-            more = info or self._rules.reseed
-        else:
+        return self.bind_step_rows(*rows)()
+
+    def bind_step_rows(self, *rows: Array) -> Callable[[], Any]:
+        """Gives `step_rows` on these rows. Hot: what is the same at every step is looked up here."""
+        mine, read, writer = Rows(rows, self._actions), self._read, self._writer
+        given, seen, numbers = rows[0] if self._single else rows, rows[1], mine.numbers
+        dtype, shape = self._usual
+
+        def step_once() -> Any:
+            if self._over:
+                return self._write_beginning(mine)
             self._step += 1
-            observation, reward, ended, cut, info = self._env.step(self._read(rows[0] if self._single else rows))
-            more = info or ((ended or cut) and self._begins_at_once)
-        if more:
+            observation, reward, ended, cut, info = self._env.step(read(given))
+            if ended or cut or info:
+                return self._write_event(mine, observation, reward, ended, cut, info)
+            if type(observation) is _ndarray and observation.dtype == dtype and observation.shape == shape:
+                seen[...] = observation  # most envs: one array in, one out
+            else:
+                writer.write(mine.seen, observation, self._step)
+            if not mine.uneventful:
+                mine.calm_down()
+            if type(reward) is float:
+                numbers[0] = reward
+            else:
+                mine.put_reward(reward)
+            return None
+
+        return step_once
+
+    def _write_beginning(self, mine: Rows) -> Any:
+        """Writes the step after an episode's last one."""
+        observation, reward, _, _, info = self._begun_after_the_end()
+        if info or self._rules.reseed:
+            return self._write(mine, observation, reward, False, False, [info])
+        self._writer.write(mine.seen, observation, self._step)
+        mine.calm_down()
+        mine.put_reward(reward)
+        return None
+
+    def _write_event(self, mine: Rows, observation: Any, reward: Any, ended: Any, cut: Any, info: Any) -> Any:
+        """Writes a step that ends an episode, or has an info."""
+        if info or self._begins_at_once:
             return self._write(mine, *self._judged(observation, reward, ended, cut, info))
-        self._over = bool(ended or cut)  # first: what it shows may be refused
-        if type(observation) is _ndarray and observation.dtype is self._dtype and observation.shape == self._shape:
-            rows[1][...] = observation  # most envs: one array in, one out
-        else:
-            self._writer.write(mine.seen, observation, self._step)
-        if self._over:
-            mine.end(ended, cut)
-        elif not mine.uneventful:
-            mine.calm_down()
-        if type(reward) is float:
-            mine.numbers[0] = reward
-        else:
-            mine.put_reward(reward)
+        self._over = True  # first: what it shows may be refused
+        self._writer.write(mine.seen, observation, self._step)
+        mine.end(ended, cut)
+        mine.put_reward(reward)
         return None
 
     def _write(self, mine: Rows, observation: Any, reward: Any, ended: bool, cut: bool, infos: Infos) -> Any:
