@@ -50,7 +50,7 @@ class Rows:
         self.cells = self.tail[HEAD:]
         self.numbers: Any = self.tail.data
         self._whole: Any = self.tail.view(np.int64).data
-        self.schema: int | None = None
+        self.schema = SENT  # what stands there is of nobody's knowing: it is cleared by whoever writes first
         self.uneventful = False  # whether flags and schema say that nothing has happened
 
     def put(self, reward: Any, ended: bool, cut: bool) -> None:
@@ -75,14 +75,14 @@ class Rows:
     def end(self, ended: bool, cut: bool) -> None:
         """Says that the episode has ended, and nothing else."""
         self.numbers[1], self.numbers[2] = bool(ended), bool(cut)
-        if self.schema != 0:
+        if self.schema:
             self.set_schema(0, 0)
         self.uneventful = False
 
     def calm_down(self) -> None:
         """Says that nothing has happened; most steps follow one that said so too."""
         self.numbers[1] = self.numbers[2] = 0.0
-        if self.schema != 0:
+        if self.schema:
             self.set_schema(0, 0)
         self.uneventful = True
 
@@ -100,7 +100,8 @@ class Instance:
         self._env = make()
         self._number, self._rules = number, rules
         self._over = False
-        self._begins_at_once = rules.autoreset == AutoresetMode.SAME_STEP
+        self._plain_beginnings = rules.tasks is None and not rules.reseed
+        self._goes_on = rules.autoreset == AutoresetMode.NEXT_STEP
         self._episode = self._step = 0
         self._infos = InfoWriter()
         actions, seen = leaves(self._env.action_space, "a") or [], leaves(self._env.observation_space, "o") or []
@@ -147,7 +148,7 @@ class Instance:
         """An episode that begins by itself: its seed and its task follow from env and episode, if they have any."""
         rules = self._rules
         self._episode, self._step = self._episode + 1, 0
-        if rules.tasks is None and not rules.reseed:
+        if self._plain_beginnings:
             observation, info = self._env.reset()
             return observation, info
         seed = seed_of(rules.seed, "episode", self._number, self._episode) & 0x7FFFFFFF if rules.reseed else None
@@ -173,20 +174,29 @@ class Instance:
         """Gives `step_rows` on these rows. Hot: what is the same at every step is looked up here."""
         mine, read, writer = Rows(rows, self._actions), self._read, self._writer
         given, seen, numbers = rows[0] if self._single else rows, rows[1], mine.numbers
+        at_once, reseed = self._rules.autoreset == AutoresetMode.SAME_STEP, self._rules.reseed
         dtype, shape = self._usual
 
         def step_once() -> Any:
             if self._over:
-                return self._write_beginning(mine)
-            self._step += 1
-            observation, reward, ended, cut, info = self._env.step(read(given))
-            if ended or cut or info:
-                return self._write_event(mine, observation, reward, ended, cut, info)
+                observation, reward, ended, cut, info = self._begun_after_the_end()
+                special = info or reseed
+            else:
+                self._step += 1
+                observation, reward, ended, cut, info = self._env.step(read(given))
+                special = info
+            over = ended or cut
+            if special or (over and at_once):
+                return self._write(mine, *self._judged(observation, reward, ended, cut, info))
+            if over:
+                self._over = True  # first: what it shows may be refused
             if type(observation) is _ndarray and observation.dtype == dtype and observation.shape == shape:
                 seen[...] = observation  # most envs: one array in, one out
             else:
                 writer.write(mine.seen, observation, self._step)
-            if not mine.uneventful:
+            if over:
+                mine.end(ended, cut)
+            elif not mine.uneventful:
                 mine.calm_down()
             if type(reward) is float:
                 numbers[0] = reward
@@ -195,26 +205,6 @@ class Instance:
             return None
 
         return step_once
-
-    def _write_beginning(self, mine: Rows) -> Any:
-        """Writes the step after an episode's last one."""
-        observation, reward, _, _, info = self._begun_after_the_end()
-        if info or self._rules.reseed:
-            return self._write(mine, observation, reward, False, False, [info])
-        self._writer.write(mine.seen, observation, self._step)
-        mine.calm_down()
-        mine.put_reward(reward)
-        return None
-
-    def _write_event(self, mine: Rows, observation: Any, reward: Any, ended: Any, cut: Any, info: Any) -> Any:
-        """Writes a step that ends an episode, or has an info."""
-        if info or self._begins_at_once:
-            return self._write(mine, *self._judged(observation, reward, ended, cut, info))
-        self._over = True  # first: what it shows may be refused
-        self._writer.write(mine.seen, observation, self._step)
-        mine.end(ended, cut)
-        mine.put_reward(reward)
-        return None
 
     def _write(self, mine: Rows, observation: Any, reward: Any, ended: bool, cut: bool, infos: Infos) -> Any:
         self._writer.write(mine.seen, observation, self._step)
@@ -253,8 +243,7 @@ class Instance:
 
     def _begun_after_the_end(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """The step after an episode's last one begins the next, whatever the action."""
-        again = self._rules.autoreset == AutoresetMode.NEXT_STEP
-        assert again, f"env {self._number} is stepped after its episode has ended: reset it first"
+        assert self._goes_on, f"env {self._number} is stepped after its episode has ended: reset it first"
         self._over = False
         observation, info = self._begin_again()
         return observation, 0.0, False, False, info
