@@ -55,6 +55,33 @@ def test_a_call_that_hangs_is_ended_at_its_deadline(how: str) -> None:
         assert pool.call("add", dict.fromkeys(range(3), (1,))) == {n: n + 11 for n in range(3)}
 
 
+class Sleeper:
+    """Says something, and then hangs."""
+
+    def sleep(self) -> None:
+        print("good night")
+        os.write(2, b"from a library in C\n")
+        time.sleep(600)
+
+
+def test_the_stack_of_a_hung_worker_is_in_the_error_and_not_on_the_screen(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level("DEBUG", logger="paceline"),
+        Pool([Sleeper], backend="process", workers=1, restarts=2) as pool,
+        pytest.raises(paceline.CallTimeout, match="in sleep") as caught,
+    ):
+        pool.call("sleep", deadline=0.4)
+    assert "most recent call first" in str(caught.value)
+    shown = capfd.readouterr().err
+    assert shown.count("good night") == shown.count("from a library in C") == 2  # what it says itself is shown
+    assert "most recent call first" not in shown
+    told = [record.levelname for record in caplog.records if "most recent call first" in record.getMessage()]
+    assert len(told) >= 2  # for each try
+    assert set(told) == {"DEBUG"}
+
+
 def test_a_deadline_is_per_member_not_per_message() -> None:
     def nap(_: int) -> int:
         time.sleep(0.15)

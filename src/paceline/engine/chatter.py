@@ -2,7 +2,7 @@
 
 worker: stdout, stderr, faulthandler ─┐                            ┌─► sys.stderr, a tag before each line
         logging ──► a marked line ────┴─► pipe ─► one thread here ─┼─► logging.getLogger(name).handle(record)
-                                                                   └─► the last lines, for WorkerLost
+                                                                   └─► the last lines, for WorkerLost, CallTimeout
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Voice:
         self.tail = b""
         self._rest = b""
         self._half = b""
+        self._hushed = False
         self._reading = threading.Lock()
 
     def listen(self) -> bool:
@@ -55,6 +56,12 @@ class Voice:
                     return False
                 self._take(data)
             return False
+
+    def hush(self) -> None:
+        """From now on what comes untagged is kept for the last words, and told at debug level only: a stack that was
+        asked for is part of an error."""
+        self.listen()  # what is in the pipe by now is not that stack
+        self._hushed = True
 
     def last_words(self) -> str:
         """Everything still in the pipe is read first, so that a C stack written in dying is there."""
@@ -91,7 +98,11 @@ class Voice:
         self.tail = (self.tail + line.lstrip(_TAGGED) + b"\n")[-_TAIL:]
         text = line.decode("utf-8", "replace")
         # The worker tags what goes through sys.stderr itself, exactly; lines from C get the tag of the moment.
-        shown = text[1:] if line.startswith(_TAGGED) else f"[{self.tag()}] {text}"
+        tagged = line.startswith(_TAGGED)
+        shown = text[1:] if tagged else f"[{self.tag()}] {text}"
+        if self._hushed and not tagged:
+            logging.getLogger("paceline").debug("%s", shown)
+            return
         with contextlib.suppress(Exception):  # stderr may be closed, or a pipe that nobody reads any more
             print(shown, file=sys.stderr, flush=True)
 

@@ -139,6 +139,7 @@ class ProcessWorker:
     def kill_the_hung(self) -> None:
         # It writes its stack to its output, from where the obituary takes it. It must not live on after that: the
         # signal may have woken it, and what it answered then would be wrong.
+        self._voice.hush()
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, WHERE)
         self._dead(_LAST_WORDS)
