@@ -17,7 +17,7 @@ PACKAGE = Path(paceline.__file__).parent
 
 DATA = frozenset({"types", "roles", "seeds", "errors", "settings"})
 ENGINE = DATA | {"engine"}
-LOOP = ENGINE | {"rollout", "team", "records"}
+LOOP = ENGINE | {"rollout", "team", "records", "sources"}
 JOBS = frozenset({"evaluate", "vector", "collect", "groups", "train"})
 PIECES = frozenset({"learning", "worlds", "policies", "adapters", "report"})
 ALL = LOOP | JOBS | PIECES | {"catalog", "doctor", "testing"}
@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "settings": frozenset({"errors"}),
     "engine": frozenset({"errors", "seeds"}),
     "records": frozenset({"errors"}),
+    "sources": frozenset(),
     "rollout": ENGINE,
     "team": ENGINE,
     **dict.fromkeys(JOBS, LOOP | {"catalog"}),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -76,7 +76,10 @@ def _check_same(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any], 
     if not resume:
         raise BadInput(f"{path} holds the results of a run; continue it with resume, or give another directory")
     if known.get("identity") != _as_json(asked["identity"]):
-        raise BadInput(f"{path} holds another run: {_difference(known.get('identity', {}), asked['identity'])}")
+        raise BadInput(
+            f"{path} holds another run: {_difference(known.get('identity', {}), asked['identity'])}; ask for the same "
+            "again, or begin afresh with another directory (a new --out)"
+        )
     if files := changed(known, asked.get("files", {})):
         raise BadInput(
             f"{', '.join(files)} changed since the run in {path} was begun, so the rest would be another run: put "
@@ -153,7 +156,13 @@ def _as_json(value: Any) -> Any:
 
 
 def _difference(known: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
-    for name in known:
-        if known[name] != _as_json(asked.get(name)):
-            return f"there {name} is {known[name]!r}, and here {asked.get(name)!r}"
-    return "it was asked something else"
+    return next(_differences(known, _as_json(asked), ""), "it was asked something else")
+
+
+def _differences(known: Any, asked: Any, name: str) -> Iterator[str]:
+    """What differs, as deep as there are names for it."""
+    if isinstance(known, dict) and isinstance(asked, dict):
+        for key in {**known, **asked}:
+            yield from _differences(known.get(key), asked.get(key), f"{name}.{key}".lstrip("."))
+    elif known != asked:
+        yield f"there {name} is {known!r}, and here {asked!r}"

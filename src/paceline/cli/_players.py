@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline.errors import BadInput
@@ -79,6 +81,15 @@ class Player:
     def identity(self) -> Any:
         """What must be the same for a run to be continued."""
         return self.endpoint.sampled() if self.policy is None else self.policy
+
+    def files(self, found: Any) -> Iterator[Path]:
+        """The files of what `find` has given: what was written by the user, and weights."""
+        from paceline.catalog.words import with_keywords
+        from paceline.sources import files_of, weights_in
+
+        if self.policy is not None:
+            yield from files_of(found)
+            yield from weights_in(with_keywords(self.policy)[2])
 
     def find(self, groups: Groups, concurrency: int) -> Any:
         """Gives it.

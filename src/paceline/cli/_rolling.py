@@ -58,6 +58,13 @@ class Asked:
             "policy": self.player.identity(),
         }
 
+    def files(self, groups: Groups, policy: Any) -> dict[str, str]:
+        """The user's files that a run follows from, each named by whose it is, with the SHA-256 of its content."""
+        from paceline.sources import content_digest
+
+        mine = {f"{path.name} of policy {self.player.policy}": path for path in self.player.files(policy)}
+        return {name: content_digest(path) for name, path in {**mine, **_files_of_tags(groups)}.items()}
+
     def report(self, groups: Groups, records: Records, usage: Spent | None, seconds: float) -> dict[str, Any]:
         """Everything that is known in the end."""
         from paceline.groups.scores import finished, rollout_digest, scores, tokens
@@ -78,6 +85,17 @@ class Asked:
             "plan": {"backend": plan.backend, "workers": plan.workers, "why": plan.why},
             "digest": rollout_digest(known),
         }
+
+
+def _files_of_tags(groups: Groups) -> dict[str, Path]:
+    from paceline.catalog.text_envs import find_text_env
+    from paceline.sources import data_in, files_of
+
+    return {
+        f"{path.name} of {name}": path
+        for name, tag in groups.config.tags.items()
+        for path in (*files_of(find_text_env(tag.env_type)), *data_in(tag.env_config or {}))
+    }
 
 
 @dataclass(frozen=True)

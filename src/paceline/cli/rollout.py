@@ -114,7 +114,8 @@ def rollout(
         found = player.find(groups, concurrency)
         asker(found)  # before anything is written: is it a policy?
         asked = asked.seeded(groups, resume)
-        records = _records(asked, groups, out, resume)
+        what = {"identity": asked.identity(groups), "files": asked.files(groups, found)}
+        records = _records(what, out, resume)
         try:
             return _play(groups, found, records, asked, pace, as_json)
         finally:
@@ -131,7 +132,7 @@ def _place(plan: str, jobs: int | None) -> Any:
     return Plan(backend="process" if plan == "auto" else plan, workers=jobs)
 
 
-def _records(asked: Asked, groups: Groups, out: Path | None, resume: Path | None) -> Records:
+def _records(plan: dict[str, Any], out: Path | None, resume: Path | None) -> Records:
     from paceline.errors import BadInput
     from paceline.groups.scores import summary
     from paceline.records import Records
@@ -139,7 +140,6 @@ def _records(asked: Asked, groups: Groups, out: Path | None, resume: Path | None
     if out is not None and resume is not None:
         raise BadInput("--out and --resume exclude each other: --resume goes on in the directory that it names")
     path = resume or out or Path("runs") / f"rollout-{datetime.now():%Y%m%d-%H%M%S}"
-    plan = {"identity": asked.identity(groups)}
     return Records(path, _LINES, plan, resume=resume is not None, keep=summary)
 
 

@@ -1,0 +1,74 @@
+"""Sources: the files that something follows from, so that a run is continued only as what it was.
+
+    factory ── unwrap ──► its own file, and weights ── SHA-256 ──► plan.json ──► compared by `resume`
+
+A user's own file counts, not what it imports, nor what is installed: that is known by its version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+_OURS = Path(__file__).parent
+_INSTALLED = tuple({Path(sysconfig.get_paths()[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_WEIGHTS = ("weights", "model")
+
+
+def files_of(factory: Any) -> Iterator[Path]:
+    """The files of a class, a function, an object, or of what `partial` has made of them."""
+    while isinstance(factory, partial):
+        yield from weights_in(factory.keywords)
+        for value in factory.keywords.values():
+            if callable(value):
+                yield from files_of(value)
+        factory = factory.func
+    path = _source(factory)
+    if path is not None and not any(path.is_relative_to(place) for place in (_OURS, *_INSTALLED)):
+        yield path
+
+
+def weights_in(keywords: Mapping[str, Any]) -> Iterator[Path]:
+    """What is called weights, or a model, and is there: a file, or a directory."""
+    return _named((keywords.get(key) for key in _WEIGHTS), os.path.exists)
+
+
+def data_in(options: Mapping[Any, Any]) -> Iterator[Path]:
+    """The files that options name. Not directories: one of them may hold everything that somebody has."""
+    return _named(options.values(), os.path.isfile)
+
+
+def content_digest(path: Path) -> str:
+    """The SHA-256 of a file; of a directory, that of everything in it."""
+    if not path.is_dir():
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    inside = sorted(file for file in path.rglob("*") if file.is_file())
+    listed = "".join(f"{file.relative_to(path)}\n{content_digest(file)}\n" for file in inside)
+    return hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _named(values: Iterable[Any], is_there: Callable[[str], bool]) -> Iterator[Path]:
+    """Asked through `os.path`, which says no of text that is no name of a file; `Path` may raise."""
+    for value in values:
+        if isinstance(value, str | Path) and is_there(name := os.path.expanduser(value)):
+            yield Path(name)
+
+
+def _source(factory: Any) -> Path | None:
+    """The file in which something was written. Not the script that runs: to ask for `resume` is to edit it."""
+    made = factory if inspect.isclass(factory) or inspect.isroutine(factory) else type(factory)
+    if getattr(made, "__module__", "__main__") == "__main__":
+        return None
+    try:
+        file = inspect.getsourcefile(made)
+    except TypeError:  # built in
+        return None
+    path = Path(file).resolve() if file else None
+    return path if path is not None and path.is_file() else None
