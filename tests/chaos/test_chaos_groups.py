@@ -15,6 +15,15 @@ def kinds(groups: Groups) -> list[str | None]:
     return [None if status.failure is None else status.failure.kind for status in groups.statuses]
 
 
+@pytest.mark.parametrize(("sent", "kills"), [((0,), 3), ((0, 1), 4)], ids=["alone", "with another"])
+def test_a_hang_is_tried_three_times_and_once_more_to_find_out_whose_it_is(sent: tuple[int, ...], kills: int) -> None:
+    with Groups(config({"Told": 1}, step_timeout=0.3), plan=1) as groups:
+        groups.reset(seed=1)
+        groups.step([said(n, "a" if n else "hang") for n in sent])
+        assert kinds(groups) == ["CallTimeout", None]
+        assert [event.kind for event in groups.events].count("lost") == kills
+
+
 @pytest.mark.parametrize("plan", ["inline", 2], ids=["here", "2 workers"])
 def test_a_step_that_raises_ends_its_trajectory(plan: Any) -> None:
     with Groups(config({"Told": 2}), plan=plan) as groups:
