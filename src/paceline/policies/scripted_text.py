@@ -58,7 +58,7 @@ def _free_text(state: str, rng: np.random.Generator) -> str:
     if clicks := _CLICK.findall(state[:100_000]):
         return str(rng.choice(clicks))
     if "search[" in state:
-        words = re.findall(r"[a-z]{4,}", state.lower()[:2000])
+        words = re.findall(r"[a-z]{4,}", state.lower()[:2000]) or ["anything"]  # a page need not have any words
         return f"search[{rng.choice(words)}]"
     if found := _NUMBERS.search(state):
         numbers = rng.permutation(found[1].split(","))
