@@ -238,6 +238,7 @@ def test_a_policy_is_built_with_what_is_written(file: Path, tmp_path: Path) -> N
         (("--policy", "random", "--model", "m"), "not both"),
         (("--policy", "random", "--base-url", "http://x"), "--base-url belongs to --model"),
         (("--policy", "random", "--temperature", "0"), "--temperature belongs to --model"),
+        (("--model", "m", "--base-url", ""), "base_url is empty"),
         (("--model", "m", "--base-url", "http://x/v1", "--top-p", "1.5"), "--top-p 1.5: give a share"),
         (("--model", "m", "--base-url", "http://x/v1", "--max-tokens", "0"), "--max-tokens"),
         (("--model", "m", "--base-url", "http://x/v1", "--api-key-env", "NOBODY_HAS_SET_THIS"), "is not set"),

@@ -295,6 +295,7 @@ def test_half_a_surrogate_pair_is_no_reason_to_fail() -> None:
     ("options", "told"),
     [
         ({"base_url": None}, "OPENAI_API_KEY"),
+        ({"base_url": " ", "api_key": "k"}, "base_url is empty"),
         ({"base_url": "127.0.0.1:8000"}, "base_url is '127.0.0.1:8000'"),
         ({"base_url": "http://[::1/v1"}, "base_url"),
         ({"model": ""}, "model is empty"),

@@ -227,6 +227,10 @@ def _import_openai() -> Any:
 
 
 def _endpoint(base_url: str | None, api_key: str | None) -> tuple[str, SecretStr]:
+    if base_url is not None and not base_url.strip():
+        # Most likely a variable of the shell that is not set: what was meant for a server of one's own, and a key with
+        # it, must not go to OpenAI.
+        raise BadInput("base_url is empty; give one like http://127.0.0.1:8000/v1, or leave it out for OpenAI's")
     own = base_url or os.environ.get("OPENAI_BASE_URL")
     key = (api_key or os.environ.get("OPENAI_API_KEY") or ("none" if own else "")).strip()
     if not key:
