@@ -272,3 +272,26 @@ def test_a_person_plays(tmp_path: Path) -> None:
     assert "not solved after 3 actions" in done.stdout
     assert "did you mean sokoban" in run("play", "sokobann", cwd=tmp_path, code=2).stderr
     assert "boxes" in run("play", "sokoban,boxes=1", cwd=tmp_path, code=2).stderr
+
+
+@pytest.mark.parametrize("prefix", ["", "text:"])
+def test_a_person_plays_whatever_groups_play(tmp_path: Path, prefix: str) -> None:
+    (tmp_path / "mine.py").write_text(
+        "class Config:\n"
+        "    action_lookup = {1: 'Ring', 2: 'Knock'}  # where upstream has it\n"
+        "class Door:\n"
+        "    config = Config()\n"
+        "    def __init__(self, config):\n"
+        "        self.opens = config['opens']\n"
+        "    def reset(self, seed):  # no mode\n"
+        "        pass\n"
+        "    def step(self, action):\n"
+        "        return '', 1.0, action == self.opens, {'success': action == self.opens}\n"
+        "    def render(self):\n"
+        "        return 'a door'\n"
+        "class Wall(Door):\n"
+        "    render = None\n"
+    )
+    done = run("play", f"{prefix}mine.py:Door,opens=2", cwd=tmp_path, stdin="r\nknock\n")
+    assert "solved after 2 actions, reward 2" in done.stdout
+    assert "Wall has no render()" in run("play", f"{prefix}mine.py:Wall,opens=2", cwd=tmp_path, code=2).stderr

@@ -22,6 +22,7 @@ from paceline.errors import BadInput
 
 Factory = Callable[[Any], Any]
 GROUP = "paceline.text_envs"
+TEXT = "text:"
 
 _BUILT_IN = MappingProxyType(
     {
@@ -99,8 +100,11 @@ def find_text_env(env_type: str) -> Factory:
 
 
 def written_text_env(spec: str) -> tuple[Factory, dict[str, Any]]:
-    """Gives what builds an environment, and its options, from NAME[,key=value …]; NAME may be a built-in tag."""
-    name, options = split(spec)
+    """Gives what builds an environment, and its options, from NAME[,key=value …]; NAME may be a built-in tag.
+
+    The doctor's `text:` before it is taken too: here there is nothing else that could be meant.
+    """
+    name, options = split(spec.removeprefix(TEXT))
     tag = TAGS.get(name, {"env_type": name})
     return find_text_env(tag["env_type"]), {**(tag.get("env_config") or {}), **options}
 

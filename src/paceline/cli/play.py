@@ -17,7 +17,7 @@ Examples:
   paceline play sokoban,num_boxes=2 --seed 7
   paceline play frozen_lake,is_slippery=false
   paceline play webshop
-  paceline play my_env.py:MyEnv
+  paceline play my_env.py:MyEnv,size=5
 
 \b
 Arrow keys, w a s d, or a first letter choose an action where actions have names; elsewhere write the answer, and
@@ -41,7 +41,7 @@ def play(
     mode: Annotated[str, typer.Option(help="train or val.")] = "train",
 ) -> int:
     """Plays one episode."""
-    from paceline.catalog.text_envs import explanation, written_text_env
+    from paceline.catalog.text_envs import check_is_text_env, explanation, takes, written_text_env
     from paceline.errors import BadInput, PacelineError
 
     if mode not in ("train", "val"):
@@ -50,7 +50,9 @@ def play(
     instruction, legend = explanation(factory)
     try:
         env = factory(options)
-        env.reset(seed=seed, mode=mode)
+        check_is_text_env(env, env_type)
+        known = takes(env.reset)
+        env.reset(**{name: value for name, value in (("seed", seed), ("mode", mode)) if known(name)})
         print(instruction)
         if legend:
             print(", ".join(f"{sign}: {what}" for sign, what in legend.items()))
@@ -65,9 +67,11 @@ def play(
 
 
 def _game(env: Any) -> tuple[float, int, Mapping[str, Any]]:
+    from paceline.catalog.text_envs import lookup_of
+
     reward, steps, info = 0.0, 0, {}  # type: float, int, Mapping[str, Any]
     print(f"\n{_text(env.render())}")
-    with _keys(getattr(env, "action_lookup", None) or {}) as actions:
+    with _keys(lookup_of(env) or {}) as actions:
         for action in actions:
             _, gained, done, info = env.step(action)
             reward, steps = reward + gained, steps + 1

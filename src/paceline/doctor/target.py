@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from paceline.catalog.loading import gymnasium_env, is_gymnasium, load, place
-from paceline.catalog.text_envs import TAGS, text_env_names, written_text_env
+from paceline.catalog.text_envs import TAGS, TEXT, text_env_names, written_text_env
 from paceline.doctor.text import Worded, builds_text_envs
 from paceline.errors import BadInput
 from paceline.testing.generators import strange_generators
 from paceline.testing.looking import check_is_env
 
 Factory = Callable[[], Any]
-_TEXT = "text:"
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,8 @@ def build(target: str) -> Any:
 
 def find(target: str) -> Factory:
     """Gives the factory that a target names."""
-    if target.startswith(_TEXT) or _names_a_text_env(target) or _has_options(target):
-        return partial(Worded, *written_text_env(target.removeprefix(_TEXT)))
+    if target.startswith(TEXT) or _names_a_text_env(target) or _has_options(target):
+        return partial(Worded, *written_text_env(target))
     return _gymnasium_env(target) if is_gymnasium(target) else _as_it_is_played(load(target))
 
 
@@ -96,7 +95,7 @@ def _names_a_text_env(target: str) -> bool:
     import gymnasium
 
     if name in gymnasium.registry:
-        raise BadInput(f"{name!r} is a Gymnasium id and a text environment: write gym:{name} or {_TEXT}{name}")
+        raise BadInput(f"{name!r} is a Gymnasium id and a text environment: write gym:{name} or {TEXT}{name}")
     return True
 
 
@@ -140,7 +139,7 @@ def _absolute(target: str) -> str:
 
 def _file(target: str) -> str | None:
     """The file that a target names."""
-    where, suffix, _ = target.removeprefix(_TEXT).partition(".py:")
+    where, suffix, _ = target.removeprefix(TEXT).partition(".py:")
     return where + ".py" if suffix else None
 
 
