@@ -286,6 +286,10 @@ def test_a_file_is_read_again(sample: Path) -> None:
         ("sampled.py:zzzzzz", "there is no 'zzzzzz' in sampled.py; it has Nested"),
         ("sampled.py:instance", "is a CartPoleEnv, which cannot be called"),
         ("sampled.py:needs", "missing 1 required positional argument: 'size'; it is called without arguments"),
+        (
+            "text:sampled.py:three",
+            "takes 0 positional arguments but 1 was given; it is called with its options, or None",
+        ),
         ("sampled.py:three", "type int, which has no reset() and no step()"),
         ("sampled.py:breaks", "sampled.py, line 10); make it work in plain Python first"),
         ("broken.py:make", "No module named 'nothing_like_it'"),

@@ -234,6 +234,11 @@ def test_a_policy_is_built_with_what_is_written(file: Path, tmp_path: Path) -> N
     ("words", "told"),
     [
         (("--policy", "nobody"), "policy 'nobody' is not known"),
+        (("--policy", "config.py"), "config.py is a file: say which policy in it, as config.py:policy"),
+        (("--policy", ":Class"), "':Class' is only half of a name"),
+        (("--policy", "text_worlds:"), "'text_worlds:' is only half of a name"),
+        (("--policy", "os:getcwd"), "a function is called with a turn"),
+        (("--policy", "expert,kw.options=3"), "options=3; give a mapping from tags"),
         ((), "say who plays"),
         (("--policy", "random", "--model", "m"), "not both"),
         (("--policy", "random", "--base-url", "http://x"), "--base-url belongs to --model"),

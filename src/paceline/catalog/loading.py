@@ -40,6 +40,8 @@ def load(target: str, what: str = "a function without parameters that makes an e
         BadInput: there is none; says what there is.
     """
     where, _, name = target.rpartition(":")
+    if not where or not name:
+        raise BadInput(f"{target!r} is only half of a name: write file.py:name or package.module:name")
     module = _file(Path(where), target) if where.endswith(".py") else import_module(where, target)
     found = _attribute(module, name, where)
     if not callable(found) and not isinstance(found, kinds):
@@ -52,8 +54,7 @@ def load(target: str, what: str = "a function without parameters that makes an e
 
 def gymnasium_env(name: str) -> Callable[..., Any]:
     """Gives the recipe of an env that Gymnasium knows."""
-    if name.endswith(".py"):
-        raise BadInput(f"{name} is a file: say which factory in it, as {name}:factory{_choice(Path(name))}")
+    check_is_no_file(name)
     import gymnasium
 
     package, _, env_id = name.rpartition(":")
@@ -66,6 +67,12 @@ def gymnasium_env(name: str) -> Callable[..., Any]:
         raise BadInput(f"Gymnasium knows no env {env_id!r}{_similar(env_id, error)}; {FORMS}") from None
     # We look at everything that the passive checker looks at, and its warnings would be printed as well.
     return partial(gymnasium.make, spec, disable_env_checker=True)
+
+
+def check_is_no_file(name: str, what: str = "factory") -> None:
+    """Raises `BadInput` for a file without a name in it; says which names it has."""
+    if name.endswith(".py"):
+        raise BadInput(f"{name} is a file: say which {what} in it, as {name}:{what}{_choice(Path(name))}")
 
 
 def _similar(name: str, error: Exception) -> str:

@@ -161,6 +161,7 @@ def text_env_names() -> list[str]:
 
 def _hint(env_type: str) -> str:
     names = text_env_names()
-    close = difflib.get_close_matches(env_type, names, 1)
-    also = "; or write file.py:Class, package.module:Class, or register_env_type(name, Class)"
-    return (f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}") + also
+    if close := difflib.get_close_matches(env_type, names, 1):
+        return f"; did you mean {close[0]}?"
+    also = "or write file.py:Class, package.module:Class, or register_env_type(name, Class)"
+    return f"; there are {', '.join(names)}; {also}"

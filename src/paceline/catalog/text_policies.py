@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from paceline.catalog.loading import load
+from paceline.catalog.loading import check_is_no_file, load
 from paceline.catalog.words import with_keywords
 from paceline.errors import BadInput
 from paceline.policies.scripted_text import Expert, RandomWords
@@ -44,6 +44,7 @@ def _maker(name: str, usual: dict[str, Any], options: Mapping[str, Any] | None) 
         return partial(Expert, **usual, options=options)
     if name == "random":
         return partial(RandomWords, **usual)
+    check_is_no_file(name, "policy")
     if ":" not in name:
         raise BadInput(f"policy {name!r} is not known; write {FORMS}; or give --base-url and --model")
     found = load(name, "a policy with answer(turn), or a function of a turn")
@@ -52,7 +53,10 @@ def _maker(name: str, usual: dict[str, Any], options: Mapping[str, Any] | None) 
 
 def _of_a_turn(function: Callable[..., Any], **keywords: Any) -> Callable[..., Any]:
     """A function of a turn is not built; it is given the keywords with every turn."""
-    if not keywords:
-        return function
-    inspect.signature(function).bind(None, **keywords)
-    return partial(function, **keywords)
+    try:
+        inspect.signature(function).bind(None, **keywords)
+    except ValueError:  # written in C: it will say so itself
+        pass
+    except TypeError as error:
+        raise BadInput(f"a function is called with a turn, and with what follows kw.: {error}") from error
+    return partial(function, **keywords) if keywords else function

@@ -109,6 +109,10 @@ def _as_it_is_played(factory: Callable[..., Any]) -> Factory:
         return partial(Worded, factory) if builds_text_envs(factory) else factory
 
 
+def _is_worded(factory: Factory) -> bool:
+    return isinstance(factory, partial) and factory.func is Worded
+
+
 def try_out(found: Loaded) -> None:
     """Builds one env, so that a factory that does not work is told as the user's mistake that it is."""
     try:
@@ -117,9 +121,8 @@ def try_out(found: Loaded) -> None:
     except BadInput as error:
         raise BadInput(f"{found.name} does not build an env: {error}") from error
     except Exception as error:
-        remedy = (
-            "it is called without arguments" if isinstance(error, TypeError) else "make it work in plain Python first"
-        )
+        called = "with its options, or None" if _is_worded(found.factory) else "without arguments"
+        remedy = f"it is called {called}" if isinstance(error, TypeError) else "make it work in plain Python first"
         raise BadInput(
             f"{found.name} does not build an env: {type(error).__name__}: {error}{place(error)}; {remedy}"
         ) from error

@@ -80,7 +80,7 @@ class Expert:
         self, actions: int = 2, separator: str = "||", options: Mapping[str, Mapping[str, Any] | None] | None = None
     ) -> None:
         self._actions, self._separator = _some(actions), separator
-        self._options = options or {}
+        self._options = _by_tag(options or {})
         self._solvers: dict[tuple[str, str], Any] = {}
 
     async def answer(self, turn: Turn) -> str:
@@ -96,6 +96,12 @@ class Expert:
         if not actions:
             raise BadInput(f"the solver of {turn.env_type} does not know what to do in this state: {turn.state!r:.80}")
         return worded(actions[: self._actions], self._separator)
+
+
+def _by_tag(options: Any) -> Mapping[str, Mapping[str, Any] | None]:
+    if not isinstance(options, Mapping) or not all(isinstance(of, Mapping | None) for of in options.values()):
+        raise BadInput(f"options={options!r:.80}; give a mapping from tags to the options of their environments")
+    return options
 
 
 def _solver(env_type: str, options: Mapping[str, Any]) -> Any:
