@@ -166,6 +166,7 @@ def test_an_interrupt_keeps_what_is_done(file: Path, tmp_path: Path, how: str) -
     assert started.returncode == 130
     assert b"--resume a" in err
     assert b"interrupted: 4 of 8 trajectories" in out
+    assert b"0.0 s with the policy" not in out  # that is not known
     assert b"Traceback" not in err
     assert json.loads((tmp_path / "a" / "report.json").read_text())["interrupted"] is True
     (tmp_path / "calm").touch()

@@ -79,8 +79,8 @@ class Asked:
             "tokens": tokens(known),
             "seconds": {
                 "all": seconds,
-                "policy": usage.policy_seconds if usage else 0.0,
-                "environments": usage.env_seconds if usage else 0.0,
+                "policy": usage.policy_seconds if usage else None,  # interrupted: nobody has added it up
+                "environments": usage.env_seconds if usage else None,
             },
             "plan": {"backend": plan.backend, "workers": plan.workers, "why": plan.why},
             "digest": rollout_digest(known),
@@ -233,6 +233,8 @@ def shown(report: Mapping[str, Any]) -> None:
         "without a valid action), "
         f"{used['prompt_tokens']} + {used['completion_tokens']} tokens"
     )
-    print(f"time: {seconds['policy']:.1f} s with the policy (many at once), {seconds['environments']:.1f} s with envs")
+    if seconds["policy"] is not None:
+        both = f"{seconds['policy']:.1f} s with the policy (many at once), {seconds['environments']:.1f} s with envs"
+        print(f"time: {both}")
     print(f"plan: {report['plan']['backend']}: {report['plan']['why']}")
     print(f"digest: {report['digest']}")
