@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from text_worlds import config
 
 from paceline import BadInput
-from paceline.catalog.text_envs import TAGS, find_text_env
+from paceline.catalog.text_envs import TAGS, find_text_env, register_env_type
 from paceline.groups import read_config
 
 WHOLE: dict[str, Any] = {
@@ -79,6 +79,12 @@ def test_a_configuration_comes_from_a_dict_omegaconf_a_namespace_or_a_file(tmp_p
     expected = read_config(WHOLE, "train")
     for source in (OmegaConf.create(WHOLE), SimpleNamespace(**WHOLE), file, str(file)):
         assert read_config(source, "train") == expected
+
+
+def test_what_omegaconf_cannot_resolve_is_told() -> None:
+    broken = {**WHOLE, "es_manager": {**WHOLE["es_manager"], "max_workers": "${nothing.there}"}}
+    with pytest.raises(BadInput, match=r"(?s)cannot be resolved: .*nothing.*es_manager\.max_workers"):
+        read_config(OmegaConf.create(broken), "train")
 
 
 @pytest.mark.parametrize(
@@ -170,3 +176,12 @@ def test_every_built_in_tag_can_be_built() -> None:
 def test_an_unknown_kind_is_told_with_what_to_do() -> None:
     with pytest.raises(BadInput, match="did you mean sokoban"):
         find_text_env("sokobann")
+
+
+@pytest.mark.parametrize(
+    ("name", "factory", "told"),
+    [("sokoban", dict, "is built in"), ("mine", 3, "is a int"), ("", dict, "give it a name"), (3, dict, "called 3")],
+)
+def test_names_that_cannot_be_given_are_told(name: Any, factory: Any, told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        register_env_type(name, factory)

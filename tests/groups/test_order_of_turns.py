@@ -88,6 +88,8 @@ def test_multiprocessing_may_be_switched_on_too() -> None:
         groups.use_multiprocessing = True
         assert len(groups.pool.workers) == 2
         assert (groups.plan.backend, groups.plan.workers) == ("process", 2)
+        with pytest.raises(BadInput, match="use_multiprocessing = 'no'; give True or False"):
+            groups.use_multiprocessing = "no"
         groups.use_multiprocessing = False
         assert groups.plan.backend == "inline"
         assert len(groups.step([said(0, "Up")])) == 1

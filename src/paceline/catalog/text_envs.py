@@ -77,6 +77,8 @@ def register_env_type(name: str, factory: Factory) -> None:
         name: Anything but the name of a built-in kind.
         factory: `factory(env_config)` builds one. Lambdas and classes of a notebook are fine.
     """
+    if not isinstance(name, str) or not name:
+        raise BadInput(f"an env_type is called {name!r}; give it a name")
     if name in _BUILT_IN:
         raise BadInput(f"env_type {name!r} is built in; choose another name")
     if not callable(factory):

@@ -244,11 +244,19 @@ def _part(top: Any, name: str) -> Any:
     return _plain(found)
 
 
+def _resolved(node: Any) -> Any:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        return OmegaConf.to_container(node, resolve=True)
+    except OmegaConfBaseException as error:
+        raise BadInput(f"the configuration cannot be resolved: {error}") from error
+
+
 def _plain(value: Any) -> Any:
     if type(value).__module__.partition(".")[0] == "omegaconf":
-        from omegaconf import OmegaConf
-
-        return OmegaConf.to_container(value, resolve=True)
+        return _resolved(value)
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -248,6 +248,8 @@ class Groups:
 
     @use_multiprocessing.setter
     def use_multiprocessing(self, wanted: bool) -> None:
+        if wanted not in (True, False):  # "no" would be true
+            raise BadInput(f"use_multiprocessing = {wanted!r}; give True or False")
         if wanted != self._places.parallel:
             self._turns.finish()
             self._places.switch(bool(wanted))
