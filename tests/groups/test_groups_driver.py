@@ -253,3 +253,20 @@ def test_bad_options_are_refused() -> None:
             play(Climber(), **options)
     with Groups(config({"Ladder": 1})) as groups, pytest.raises(BadInput, match="before reset"):
         rollout(groups, Climber())
+
+
+def test_an_action_that_fails_is_no_invalid_answer() -> None:
+    async def answer(turn: Turn) -> str:
+        return "<think></think><answer>raise</answer>" if turn.env_id else "nothing of the kind"
+
+    lines: dict[int, dict[str, Any]] = {}
+    with Groups(config({"Told": 1}), plan="inline") as groups:
+        groups.reset(seed=1)
+        writers = prompters(groups)
+
+        def keep(trajectory: Any, replies: Any) -> None:
+            lines[trajectory.env_id] = summary(record(trajectory, replies, writers["Told"]))
+
+        rollout(groups, answer, max_turns=2, on_end=keep)
+    assert [lines[0]["invalid"], lines[1]["invalid"]] == [2, 0]
+    assert lines[1]["failure"]["kind"] == "ArithmeticError"

@@ -12,9 +12,10 @@ _TEXTS = ("history", "messages", "mask", "contexts", "extra")
 
 def summary(record: Mapping[str, Any]) -> dict[str, Any]:
     """What the functions below need of a record: everything but the texts, which may be long."""
-    turns = [turn for turn in record["history"] if "llm_response" in turn]
     kept = {key: value for key, value in record.items() if key not in _TEXTS}
-    return {**kept, "invalid": sum(not turn["actions"] for turn in turns)}
+    # Not the turns in which nothing was done: an environment may fail in the first action, and that is valid.
+    invalid = sum("manager_invalid_action" in turn.get("info", ()) for turn in record["history"])
+    return {**kept, "invalid": invalid}
 
 
 def scores(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
