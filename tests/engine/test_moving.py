@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -36,6 +37,22 @@ def test_ctrl_c_ends_a_move_and_the_pool_goes_on(when: str, tmp_path: Path) -> N
         port.post()
         assert port.wait() == [0, 1]
         assert port.outputs["o"].tolist() == [4.0, 5.0]
+
+
+def test_members_that_cannot_travel_stay_where_they_are() -> None:
+    held = threading.Lock()
+
+    class Held(Ledger):
+        lock = held
+
+    with Pool([Ledger, Held]) as pool:
+        pool.call("times", {0: (3.0,), 1: (4.0,)})
+        with pytest.raises(paceline.NotSendable):
+            pool.move([0, 1], backend="process", workers=2)
+        assert [worker.backend for worker in pool.workers] == ["inline"]
+        assert pool.call("get") == {0: 3.0, 1: 4.0}
+        pool.move([0, 1], backend="thread", workers=2)
+        assert pool.call("get") == {0: 3.0, 1: 4.0}
 
 
 @pytest.mark.parametrize("hangs", [True, False])

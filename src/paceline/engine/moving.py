@@ -45,6 +45,8 @@ class Moving:
         stood = {member.index for member in moving if member.stands}
         try:
             crew.start(slots[placed[member.index]] for member in moving)
+            for member in moving:  # who cannot travel must not have left
+                member.recipe(slots[placed[member.index]].worker.in_process)
             self._shorten(moving)
             self._leave(moving)
         except BaseException:
