@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import text_worlds
 from text_worlds import config, said
 
-from paceline import BadInput
+from paceline import BadInput, NotSendable
 from paceline.adapters.ragen import EnvStateManager
 from paceline.catalog.text_envs import register_env_type
 
@@ -277,3 +278,35 @@ def test_what_the_caller_says_counts_before_the_configuration() -> None:
 def test_a_deadline_needs_processes() -> None:
     with pytest.raises(BadInput, match="step_timeout"):
         EnvStateManager(config({"Ladder": 1}, step_timeout=1.0), plan="inline")
+
+
+def test_processes_that_cannot_be_had_are_told_and_done_without(caplog: pytest.LogCaptureFixture) -> None:
+    def played(written: dict[str, Any]) -> tuple[str, str, str]:
+        with EnvStateManager(written) as manager:
+            manager.reset(seed=1)
+            manager.step([said(n, "Up") for n in range(4)])
+            return manager.plan.backend, manager.plan.why, manager.digest()
+
+    options = {"goal": 3, "lock": threading.Lock()}  # it cannot be sent
+    wished = config({"Ladder": 2}, options=options, use_multiprocessing=True, max_workers=2)
+    backend, why, digest = played(wished)
+    assert backend == "inline"
+    assert "lock" in why
+    assert sum("use_multiprocessing cannot be met" in record.message for record in caplog.records) == 1
+    assert digest == played(config({"Ladder": 2}, options=options, use_multiprocessing=False))[2]
+    with pytest.raises(NotSendable):  # who says so in the call means it
+        EnvStateManager(wished, plan=2)
+    timed = config({"Ladder": 2}, options=options, use_multiprocessing=True, step_timeout=5)
+    with pytest.raises(NotSendable):  # here nobody could end a step that hangs
+        EnvStateManager(timed)
+
+
+def test_a_switch_that_fails_changes_nothing() -> None:
+    written = config({"Ladder": 1}, options={"goal": 3, "lock": threading.Lock()}, use_multiprocessing=False)
+    with EnvStateManager(written) as manager:
+        manager.reset(seed=1)
+        with pytest.raises(NotSendable):
+            manager.use_multiprocessing = True
+        assert manager.use_multiprocessing is False
+        assert manager.plan.backend == "inline"
+        assert len(manager.step([said(0, "Up")])) == 1

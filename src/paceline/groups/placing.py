@@ -11,7 +11,7 @@ from typing import Any
 from paceline.catalog.text_envs import Factory, text_env_names
 from paceline.engine import HERE, Plan, Pool, Trace
 from paceline.engine.budget import current
-from paceline.errors import BadInput
+from paceline.errors import BadInput, NotSendable, PlanNotMet
 from paceline.groups.config import GroupsConfig
 from paceline.groups.member import Member
 
@@ -36,8 +36,8 @@ class Places:
         self._config, self._factories = config, factories
         self._tag_of = config.tag_of_each()
         self._asked = self._plan = asked_plan(plan, config)
+        self.pool = self._open_or_stay(trace) if _is_a_wish(plan, config) else self._open(trace)
         self.parallel = self._asked.backend != "inline"
-        self.pool = self._open(trace)
 
     @property
     def plan(self) -> Plan:
@@ -46,10 +46,13 @@ class Places:
 
     def switch(self, wanted: bool) -> None:
         """Moves everybody to workers, or from them to the caller's process; nothing may be under way."""
-        self.parallel = wanted
         if self._lets_auto_choose:
             self._let_auto(wanted)
-            return
+        else:
+            self._move(wanted)
+        self.parallel = wanted
+
+    def _move(self, wanted: bool) -> None:
         backend = "process" if self._asked.backend in ("inline", "auto") else self._asked.backend
         asked = None if self._asked.backend == "inline" else self._asked.workers
         workers = (asked or workers_for(self._config)) if wanted else 0
@@ -67,6 +70,15 @@ class Places:
             self.pool.reconsider()
         else:
             self.pool.begin_on("inline", 1, _SWITCHED)
+
+    def _open_or_stay(self, trace: Trace | None) -> Pool:
+        try:
+            return self._open(trace)
+        except (PlanNotMet, NotSendable) as error:
+            _log.warning("es_manager.use_multiprocessing cannot be met: %s. The environments live here", error)
+            why = f"use_multiprocessing of the configuration cannot be met: {error}"
+            self._asked = self._plan = Plan("inline", 1, why=why)
+            return self._open(trace)
 
     def _open(self, trace: Trace | None) -> Pool:
         everybody, size = range(len(self._tag_of)), self._config.group_size
@@ -111,6 +123,17 @@ def asked_plan(plan: str | int | Plan, config: GroupsConfig) -> Plan:
         raise BadInput(f"es_manager.sequential_env_types: {list(kept)} cannot stay in the caller's process: {why}")
     _check_kinds(config)
     return asked
+
+
+def _is_a_wish(plan: str | int | Plan, config: GroupsConfig) -> bool:
+    """Whether only the configuration asks for processes, and nothing says that they must be."""
+    asked, manager = Plan.parse(plan), config.manager
+    return (
+        asked.backend == "auto"
+        and not asked.isolate
+        and bool(manager.use_multiprocessing)
+        and manager.step_timeout is None
+    )
 
 
 def _chosen(asked: Plan, config: GroupsConfig) -> Plan:
