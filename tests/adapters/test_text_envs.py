@@ -325,6 +325,7 @@ def play(env: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "hint"),
     [
+        (lambda: as_text_env(dict), "{} is no environment: it has no reset and no step"),  # without a signature
         (lambda: as_text_env(3), "3 is no environment: it has no reset and no step"),
         (lambda: as_text_env(lambda config: Plain()), r"functools\.partial"),
         (lambda: as_text_env(Plain), r"reset\(\) .* takes no seed, .* seeding='none'"),

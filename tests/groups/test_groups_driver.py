@@ -246,6 +246,8 @@ def test_bad_options_are_refused() -> None:
     for options in ({"concurrency": 0}, {"max_turns": -1}):
         with pytest.raises(BadInput, match="whole numbers from 1"):
             play(Climber(), **options)
+    with pytest.raises(BadInput, match=r"is the class Climber; give one of its kind: Climber\(…\)"):
+        play(Climber)
     with pytest.raises(BadInput, match="needs answer"):
         play(3)
     for options in ({"quorum": 1.5}, {"quorum": 0}, {"deadline": -1}, {"only": [99]}):

@@ -202,6 +202,8 @@ def _built(env_or_factory: Any) -> Any:
             inspect.signature(env).bind()
         except TypeError as error:
             raise BadInput(f"{env!r} cannot be called without arguments ({error}): pass functools.partial(…)") from None
+        except ValueError:  # written in C: it does not say what it takes
+            pass
         env = env()
     if missing := [method for method in ("reset", "step") if not _has(env, method)]:
         raise BadInput(f"{env!r} is no environment: it has no {' and no '.join(missing)}")

@@ -23,6 +23,8 @@ def asker(policy: Any) -> Callable[[Turn], Awaitable[Any]]:
     Raises:
         BadInput: it is no policy.
     """
+    if inspect.isclass(policy):
+        raise BadInput(f"the policy is the class {policy.__name__}; give one of its kind: {policy.__name__}(…)")
     answer = getattr(policy, "answer", policy)
     if not callable(answer):
         raise BadInput(f"the policy is a {type(policy).__name__}; it needs answer(turn), or must be such a function")
