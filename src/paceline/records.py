@@ -97,14 +97,16 @@ def read_plan(path: Path) -> dict[str, Any]:
     """What a run was asked.
 
     Raises:
-        BadInput: the directory holds no run.
+        BadInput: the directory holds no run, or its plan is damaged.
     """
     try:
-        plan: dict[str, Any] = json.loads((path / PLAN).read_text(encoding="utf-8"))
+        plan: Any = json.loads((path / PLAN).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadInput(f"{path} holds no run: there is no {PLAN} in it") from None
     except (OSError, ValueError) as error:
         raise BadInput(f"{path / PLAN} cannot be read: {error}") from error
+    if not (isinstance(plan, dict) and all(isinstance(plan.get(part, {}), dict) for part in ("identity", "files"))):
+        raise BadInput(f"{path / PLAN} is damaged: it does not say what was asked; begin afresh with another directory")
     return plan
 
 
