@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import random
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from text_worlds import config
 
 from paceline import BadInput
-from paceline.groups import Groups
+from paceline.groups import Groups, asking
 from paceline.groups.driver import arollout, prompters, rollout
 from paceline.groups.export import record
 from paceline.groups.scores import summary
@@ -272,3 +274,37 @@ def test_an_action_that_fails_is_no_invalid_answer() -> None:
         rollout(groups, answer, max_turns=2, on_end=keep)
     assert [lines[0]["invalid"], lines[1]["invalid"]] == [2, 0]
     assert lines[1]["failure"]["kind"] == "ArithmeticError"
+
+
+async def deaf(turn: Turn) -> str:
+    while True:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:  # as retry loops do that catch everything
+            continue
+
+
+def test_a_policy_that_cannot_be_cancelled_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(asking, "_PATIENCE", 0.05)
+    played = play(deaf, deadline=0.05)
+    assert {state["history"][-1]["cut"] for state in played.states} == {"deadline"}
+    gc.collect()
+    assert [record.message for record in caplog.records] == [
+        "9 policies do not let themselves be cancelled: they are left to themselves"
+    ]
+
+
+def test_ctrl_c_ends_a_rollout_whatever_its_policies_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    async def interrupted(turn: Turn) -> str:
+        asked.append(turn.env_id)
+        if len(asked) == 9:
+            asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
+        return await deaf(turn)
+
+    monkeypatch.setattr(asking, "_PATIENCE", 0.05)
+    with pytest.raises(KeyboardInterrupt):
+        play(interrupted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import sys
 from collections.abc import Mapping
@@ -110,6 +109,7 @@ class Pace:
 def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace) -> Spent:
     """Plays what is not on disk yet; every trajectory is on disk when it has ended."""
     from paceline.engine.interrupts import UNINTERRUPTED
+    from paceline.groups.asking import run_to_its_end
     from paceline.groups.driver import arollout, prompters
     from paceline.groups.export import record
     from paceline.groups.scores import finished, summary, to_play_again
@@ -143,7 +143,7 @@ def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace)
                 await _close(policy)
             return played.usage
 
-        return asyncio.run(play())
+        return run_to_its_end(play())
 
 
 async def _close(policy: Any) -> None:

@@ -7,14 +7,16 @@ import contextlib
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any, TypeVar
 
 from paceline.errors import BadInput, MemberExit
 from paceline.types import Turn
 
 _PATIENCE = 5.0  # seconds that a policy gets to notice that nobody wants its answer any more
 _log = logging.getLogger("paceline")
+
+T = TypeVar("T")
 
 
 def asker(policy: Any) -> Callable[[Turn], Awaitable[Any]]:
@@ -72,12 +74,40 @@ def cancelled(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
+def run_to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Like `asyncio.run`, but what is interrupted ends by itself first.
+
+    While a pool is open Ctrl-C is raised in the middle of the loop. `asyncio.run` would then cancel everybody at once,
+    and wait for those, too, who do not let themselves be cancelled.
+    """
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        task = loop.create_task(work)
+        try:
+            return loop.run_until_complete(task)
+        except BaseException:
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    loop.run_until_complete(task)
+            raise
+
+
 async def cancel(tasks: Collection[asyncio.Task[None]]) -> None:
     """Ends tasks, as far as they let themselves be ended."""
-    for task in tasks:
+    alive = asyncio.all_tasks().intersection(tasks)  # without those that have been left to themselves
+    for task in alive:
         task.cancel()
-    if not tasks:
+    if not alive:
         return
-    _, deaf = await asyncio.wait(tasks, timeout=_PATIENCE)
+    _, deaf = await asyncio.wait(alive, timeout=_PATIENCE)
     if deaf:
         _log.warning("%d policies do not let themselves be cancelled: they are left to themselves", len(deaf))
+    for task in deaf:
+        _leave(task)
+
+
+def _leave(task: asyncio.Task[None]) -> None:
+    """Nobody waits for it any more. `asyncio.run` would, for ever, and complain of it afterwards."""
+    asyncio._unregister_task(task)
+    task._log_destroy_pending = False  # type: ignore[attr-defined]

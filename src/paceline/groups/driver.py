@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from paceline.errors import BadInput
-from paceline.groups.asking import asker, cancel, cancelled
+from paceline.groups.asking import asker, cancel, cancelled, run_to_its_end
 from paceline.groups.groups import Groups
 from paceline.groups.prompts import Prompter, parse
 from paceline.groups.trajectory import Trajectory, failure_of
@@ -95,7 +95,7 @@ def rollout(
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(
+        return run_to_its_end(
             arollout(
                 groups,
                 policy,
