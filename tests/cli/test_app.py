@@ -168,6 +168,26 @@ def test_ctrl_c_ends_quietly(program: str) -> None:
     assert "Traceback" not in errors
 
 
+def test_a_terminal_that_lacks_a_sign_is_shown_its_number() -> None:
+    command = [sys.executable, *PACELINE, "play", "sokoban"]
+    ascii_only = environment(PYTHONIOENCODING="ascii")
+    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=ascii_only)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert r"\u221a: box on target" in answer.stdout
+
+
+def test_a_closed_stdout_is_no_error() -> None:
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, *PACELINE, "play", "sokoban"]
+    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment())
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_whoever_stops_reading_is_not_the_environments_fault() -> None:
+    command = ["sh", "-c", 'yes up | "$@" | head -n 1', "sh", sys.executable]
+    answer = subprocess.run([*command, *PACELINE, "play", "sokoban"], capture_output=True, text=True, env=environment())
+    assert "sokoban raised" not in answer.stderr
+
+
 def test_the_hash_seed_is_fixed_and_the_command_line_kept(program: str) -> None:
     answer = run("-W", "ignore", program, "seed", "two words")
     assert answer.stdout.splitlines() == ["0 0 ['ignore'] two words", "[]"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 
 __all__ = ["main"]
 
@@ -19,6 +20,7 @@ def main() -> None:
     """Runs the command line of this process and exits with its code."""
     try:
         _fix_hash_seed()
+        _speak_anywhere()
         from paceline.cli.app import run  # here, because the first of two starts does not need it
 
         code = run()
@@ -35,6 +37,14 @@ def _fix_hash_seed() -> None:
     # Something that takes the variable away while Python starts would otherwise have us start again for ever.
     if restarted is None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], _environment())
+
+
+def _speak_anywhere() -> None:
+    """A sign that the terminal does not have is shown as its number; without a stdout, nothing is shown."""
+    if sys.stdout is None:  # closed, as by >&-
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open
+    elif isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _environment() -> dict[str, str]:

@@ -42,40 +42,53 @@ def play(
 ) -> int:
     """Plays one episode."""
     from paceline.catalog.text_envs import check_is_text_env, explanation, takes, written_text_env
-    from paceline.errors import BadInput, PacelineError
+    from paceline.errors import BadInput
 
     if mode not in ("train", "val"):
         raise BadInput(f"--mode {mode}: give train or val")
     factory, options = written_text_env(env_type)
     instruction, legend = explanation(factory)
-    try:
+    with _blamed(env_type):
         env = factory(options)
         check_is_text_env(env, env_type)
         known = takes(env.reset)
         env.reset(**{name: value for name, value in (("seed", seed), ("mode", mode)) if known(name)})
-        print(instruction)
-        if legend:
-            print(", ".join(f"{sign}: {what}" for sign, what in legend.items()))
-        reward, steps, info = _game(env)
-    except PacelineError:
-        raise
-    except Exception as error:
-        raise BadInput(f"{env_type} raised {type(error).__name__}: {error}") from error
+    print(instruction)
+    if legend:
+        print(", ".join(f"{sign}: {what}" for sign, what in legend.items()))
+    reward, steps, info = _game(env, env_type)
     ending = "solved" if info.get("success") else "not solved"
     print(f"{ending} after {steps} actions, reward {reward:g}")
     return 0
 
 
-def _game(env: Any) -> tuple[float, int, Mapping[str, Any]]:
+@contextmanager
+def _blamed(env_type: str) -> Iterator[None]:
+    """What an environment raises is told as its own; not what becomes of our printing."""
+    from paceline.errors import BadInput, PacelineError
+
+    try:
+        yield
+    except PacelineError:
+        raise
+    except Exception as error:
+        raise BadInput(f"{env_type} raised {type(error).__name__}: {error}") from error
+
+
+def _game(env: Any, env_type: str) -> tuple[float, int, Mapping[str, Any]]:
     from paceline.catalog.text_envs import lookup_of
 
     reward, steps, info = 0.0, 0, {}  # type: float, int, Mapping[str, Any]
-    print(f"\n{_text(env.render())}")
+    with _blamed(env_type):
+        shown = _text(env.render())
+    print(f"\n{shown}")
     with _keys(lookup_of(env) or {}) as actions:
         for action in actions:
-            _, gained, done, info = env.step(action)
+            with _blamed(env_type):
+                _, gained, done, info = env.step(action)
+                shown = _text(env.render())
             reward, steps = reward + gained, steps + 1
-            print(f"\n{_text(env.render())}\nreward {gained:g}, together {reward:g}")
+            print(f"\n{shown}\nreward {gained:g}, together {reward:g}")
             if done:
                 break
     return reward, steps, info
