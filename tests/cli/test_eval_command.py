@@ -257,6 +257,13 @@ def test_compare_two_runs(desk: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "B − A" in told(capsys, "compare", a, b)[1]
 
 
+@pytest.mark.parametrize("name", ["[/x]", "a[x]", ":dog:"])
+def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    code, out, _ = told(capsys, "eval", "-m", "forage,steps=2", "-p", f"random,name={name}", "-e", "1", "--no-save")
+    assert code == 0
+    assert f" {name} " in out
+
+
 @pytest.mark.usefixtures("table")
 def test_a_run_is_resumed_only_as_what_it_was(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = told(capsys, "eval", *GREEDY, "--out", str(desk / "a"))

@@ -263,6 +263,17 @@ def test_a_configuration_that_is_not_there_is_told_in_words(tmp_path: Path) -> N
     assert "cannot be read" in run("rollout", "nothing.yaml", "--policy", "random", cwd=tmp_path, code=2).stderr
 
 
+def test_tags_are_shown_as_they_are(tmp_path: Path) -> None:
+    written = config({"Bandit": 3}, group_size=1, base=5)
+    tags = ["[/x]", "a[x]", ":dog:"]
+    written["es_manager"]["train"]["env_configs"] = {"tags": tags, "n_groups": [1, 1, 1]}
+    written["custom_envs"] = {tag: {"env_type": "bandit"} for tag in tags}
+    del written["es_manager"]["val"]
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(written))
+    done = run("rollout", "config.yaml", "--policy", "random", cwd=tmp_path)
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:4]] == tags
+
+
 def test_failures_are_an_exit_code_of_their_own(tmp_path: Path) -> None:
     written = config({"Ladder": 1, "Told": 1}, options={"no_reset": True}, base=5)
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(written))

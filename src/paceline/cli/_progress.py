@@ -46,7 +46,7 @@ class Progress:
         from rich.progress import Progress as Bars
 
         self._bars = Bars(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             _speed(),

@@ -187,7 +187,7 @@ class Progress:
         from rich.progress import Progress as Bars
 
         self._bars = Bars(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -223,7 +223,7 @@ def shown(report: Mapping[str, Any]) -> None:
             str(row["failures"]),
             str(row["cuts"]),
         )
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else 120, markup=False, emoji=False)
     console.print(table)
     used, seconds = report["tokens"], report["seconds"]
     print(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -17,9 +18,9 @@ _PIPED = 200
 
 
 def console() -> Console:
-    """Standard output; what is piped is as wide as it needs to be."""
-    made = Console(soft_wrap=True)
-    return made if made.is_terminal else Console(soft_wrap=True, width=_PIPED)
+    """Standard output; what is piped is as wide as it needs to be. Names are shown as they are: [x] is no colour."""
+    made = partial(Console, soft_wrap=True, markup=False, emoji=False)
+    return made() if made().is_terminal else made(width=_PIPED)
 
 
 def table(*columns: str, words: int = 1) -> Table:
