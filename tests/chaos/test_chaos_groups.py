@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from text_worlds import config, said
+from text_worlds import Told, config, said
 
+from paceline.catalog.text_envs import register_env_type
 from paceline.groups import Groups
 
 
@@ -59,6 +60,27 @@ def test_a_worker_that_dies_is_replaced_and_nobody_notices(tmp_path: Path) -> No
             assert kinds(groups) == [None] * 4
             assert any(event.kind == "lost" for event in groups.events) == first
     assert digests[0] == digests[1]
+
+
+class Odd(Told):
+    """Gives whatever its option says as a reward."""
+
+    def step(self, text: str) -> Any:
+        return self.render(), {"text": "1", "nothing": None, "nan": float("nan"), "vast": 10**400}[text], False, {}
+
+
+@pytest.mark.parametrize("what", ["text", "nothing", "nan", "vast"])
+def test_a_reward_that_is_no_number_is_told_with_its_environment(what: str) -> None:
+    register_env_type("odd", Odd)
+    written = config({"Told": 1})
+    written["custom_envs"]["Told"]["env_type"] = "odd"
+    with Groups(written, plan="inline") as groups:
+        groups.reset(seed=1)
+        groups.step([said(0, what)])
+        failure = groups.statuses[0].failure
+        assert failure is not None
+        assert failure.message.startswith(f"Told: step('{what}') of Odd gave a reward of ")
+        assert len(failure.message) < 120
 
 
 def test_an_action_that_kills_every_time_ends_its_trajectory_alone() -> None:

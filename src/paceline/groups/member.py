@@ -96,8 +96,9 @@ class Member:
                 "done, info); paceline.adapters.text_envs.as_text_env wraps Gymnasium's five"
             )
         state, reward, done, info = answer
-        if not math.isfinite(reward):
-            raise BadInput(f"{self._tag}: step({action!r:.60}) of {type(self._env).__name__} gave a reward of {reward}")
+        if not _is_finite(reward):
+            name = type(self._env).__name__
+            raise BadInput(f"{self._tag}: step({action!r:.60}) of {name} gave a reward of {reward!r:.60}")
         return state, float(reward), bool(done), info
 
     def _valid(self, actions: Sequence[str]) -> list[Any]:
@@ -137,6 +138,13 @@ class Member:
 
 def _is_mapping(value: Any) -> bool:
     return type(value) is dict or isinstance(value, Mapping)  # the usual first: an ABC's check is slow
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except (TypeError, ValueError, OverflowError):  # no number, or one that is too large
+        return False
 
 
 def _number(value: Any) -> float:
