@@ -1,7 +1,7 @@
 """Groups: many text environments, each with one owner, answering turns in the order of the inputs.
 
     reset(seed) ──► layouts, one per group, by map ──► begin() of every member ──► rollout cache
-    step(inputs) ─► turn(actions) of the members named, one message per worker ──► caches of those that go on
+    step(inputs) ─► turn(actions) of the members named, a few per message ──► caches of those that go on
     submit(input) · ready(min_ready, timeout) ──► the same, without waiting for everybody
 
 Where the members live changes nothing: `digest()` says so.

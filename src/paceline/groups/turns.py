@@ -1,6 +1,6 @@
 """Turns under way: from an input to the trajectory that it becomes a part of.
 
-    post(inputs) ──► tickets ──► turn() of the members, one message per worker ──► wait ──► taken into trajectories
+    post(inputs) ──► tickets ──► turn() of the members, a message per worker and part ──► taken into trajectories
 
 Answers are taken in as they come. A trajectory has turns of its own only, so the order of arrival changes nothing; two
 turns of one environment are answered in the order in which they were posted.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
@@ -22,6 +22,7 @@ from paceline.errors import BadInput, Closed, PlanNotMet, SharedRandomness
 from paceline.groups.trajectory import Said, Trajectory, failure_of
 
 _LATE = ("wait", "truncate")
+_PART = 32  # turns that are sent together: a few for each worker
 _TELL = 5  # failures of a kind that are told one by one
 _told: Counter[str] = Counter()
 _log = logging.getLogger("paceline")
@@ -100,12 +101,19 @@ class Turns:
 
     def post(self, tickets: Sequence[Ticket], *, apart: bool = False) -> None:
         """Sends tickets on their way: an environment that is named again gets its second turn in a second message."""
-        for wave in self._waves(tickets):
-            calls = {env_id: (ticket.said.actions,) for env_id, ticket in wave.items()}
+        for part in self._parts(tickets):
+            calls = {ticket.env_id: (ticket.said.actions,) for ticket in part}
             handle = self._pool.post("turn", calls, apart=apart)
-            for ticket in wave.values():
+            for ticket in part:
                 ticket.handle = handle
         self.pending += [ticket for ticket in tickets if ticket.handle is not None]
+
+    def _parts(self, tickets: Sequence[Ticket]) -> Iterator[list[Ticket]]:
+        """What is sent together: while workers play one part, the next is packed, and the one before is taken in."""
+        size = len(tickets) if self._pool.plan.backend == "inline" else _PART
+        for wave in self._waves(tickets):
+            turns = list(wave.values())
+            yield from (turns[start : start + size] for start in range(0, len(turns), size))
 
     def _waves(self, tickets: Sequence[Ticket]) -> list[dict[int, Ticket]]:
         """First turns, second turns …, by environment."""
