@@ -15,7 +15,7 @@ from paceline.seeds import check
 Echo = int | bytes
 """A check, or the packed answer."""
 
-_SMALL = 512
+_SMALL = 4096
 
 
 def echo_of(answer: Any, packed: wire.Packed) -> int | None:

@@ -24,7 +24,7 @@ Base = tuple[wire.Packed | None, dict[str, Any] | None]
 
 _SAMPLE = 64  # elements of a row that are compared; all of them in a row of less than twice as many
 _FIRST_CAPACITY = 64
-_ECHOES = 1 << 20  # bytes of answers that one journal keeps as they are
+_ECHOES = 1 << 18  # bytes of answers that one journal keeps as they are
 
 
 class Journal:

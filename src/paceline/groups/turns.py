@@ -22,7 +22,7 @@ from paceline.errors import BadInput, Closed, PlanNotMet, SharedRandomness
 from paceline.groups.trajectory import Said, Trajectory, failure_of
 
 _LATE = ("wait", "truncate")
-_PART = 32  # turns that are sent together: a few for each worker
+_PARTS, _SMALLEST = 4, 16  # in how many parts turns are sent, and how many are not worth another message
 _TELL = 5  # failures of a kind that are told one by one
 _told: Counter[str] = Counter()
 _log = logging.getLogger("paceline")
@@ -110,7 +110,8 @@ class Turns:
 
     def _parts(self, tickets: Sequence[Ticket]) -> Iterator[list[Ticket]]:
         """What is sent together: while workers play one part, the next is packed, and the one before is taken in."""
-        size = len(tickets) if self._pool.plan.backend == "inline" else _PART
+        here = self._pool.plan.backend == "inline"
+        size = max(len(tickets) if here else -(-len(tickets) // _PARTS), _SMALLEST)
         for wave in self._waves(tickets):
             turns = list(wave.values())
             yield from (turns[start : start + size] for start in range(0, len(turns), size))
