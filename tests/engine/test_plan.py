@@ -41,6 +41,15 @@ def test_plans_are_words_numbers_or_plans() -> None:
             Plan.parse(wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("plan", [Plan("process", 2, threads=4), Plan("process", 2, helps=True)])
+def test_what_only_vectors_can_do_is_refused_elsewhere(plan: Plan) -> None:
+    with pytest.raises(BadInput, match="for vectors"):
+        paceline.evaluate("forage", "random", episodes=1, plan=plan)
+    config = {"es_manager": {"train": {"env_groups": 1, "group_size": 1, "env_configs": {"tags": ["Bandit"]}}}}
+    with pytest.raises(BadInput, match="for vectors"):
+        paceline.EnvStateManager(config, plan=plan)
+
+
 @pytest.mark.parametrize(
     ("measured", "backend", "reason"),
     [
@@ -55,7 +64,7 @@ def test_plans_are_words_numbers_or_plans() -> None:
         (Measured(32, 15e-6, through_port=True), "process", "18 here, the others on 1 process: about"),
         (Measured(8, 20e-6, through_port=True), "inline", "would not be clearly less"),
         (Measured(8, 5e-3, cpu_share=0.01, through_port=True), "thread", "on 8 threads"),
-        (Measured(128, 5e-3, cpu_share=0.01, through_port=True), "process", "on 2 processes of 64 threads"),
+        (Measured(128, 5e-3, cpu_share=0.01, through_port=True), "process", "on 4 processes of 32 threads"),
         (Measured(128, 5e-3, cpu_share=0.01, through_port=True, in_step=False), "thread", "on 128 threads"),
         (Measured(128, 5e-3, cpu_share=0.01, through_port=True, sendable=False), "thread", "on 128 threads"),
         (Measured(128, 5e-3, cpu_share=0.01), "thread", "on 128 threads"),

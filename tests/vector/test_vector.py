@@ -300,7 +300,7 @@ def test_whoever_is_ready_may_be_taken_first(plan: Any) -> None:
         ours.send(np.zeros(4, int))
         while min(len(rows) for rows in found.values()) < 12:
             seen, rewards, _, _, _, envs = ours.recv(2)
-            assert len(seen) == len(rewards) == len(envs) >= 2
+            assert len(seen) == len(rewards) == len(envs) == 2
             for env, row in zip(envs, seen, strict=True):
                 found[env].append(row.tobytes())
             ours.send(np.zeros(len(envs), int), envs)

@@ -69,6 +69,16 @@ class Plan:
             raise BadInput(f"plan={plan} makes no sense; give 0 (here) or a number of workers")
         return cls(backend="process", workers=plan) if plan else cls(backend="inline", workers=1)
 
+    def not_of_a_vector(self) -> Plan:
+        """The same plan.
+
+        Raises:
+            BadInput: it says what only vectors can do.
+        """
+        if self.helps or self.threads > 1:
+            raise BadInput("helps=True and threads=… of a Plan are for vectors (make_vec); leave them out here")
+        return self
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -178,15 +188,17 @@ def _threads(measured: Measured, budget: Budget) -> Choice | None:
 def _threads_in_processes(measured: Measured, budget: Budget) -> Choice | None:
     """Many threads of one process stand in line for its interpreter; those of several do not wait for each other.
 
+    Twice as many processes as cores: while all threads of one stand in line, or sleep, another has work for the core.
     A worker takes new rows when it has run all that it was given: that is no place for whoever waits for a few only.
     """
-    workers, threads = budget.workers_for(measured.members), min(measured.members, budget.waiting)
+    workers = replace(budget, slots=2 * budget.slots).workers_for(measured.members)
+    threads = min(measured.members, budget.waiting)
     if not measured.through_port or not measured.in_step or not measured.sendable or measured.crowded:
         return None
-    if measured.cpu_share > WAITS_BELOW or measured.touches_globals or workers < 2 or threads < 2 * workers:
+    if measured.cpu_share > WAITS_BELOW or measured.touches_globals or threads < 2 * workers:
         return None
     computing, waiting = _beside(measured, threads)
-    seconds = computing / workers * TWO_CORES_ARE_NOT_TWICE_ONE + waiting + _RING
+    seconds = computing / min(workers, budget.slots) * TWO_CORES_ARE_NOT_TWICE_ONE + waiting + _RING
     each = ceil(threads / workers)
     why = f"{_waits(measured)}: on {workers} processes of {each} threads about {_time(seconds)}"
     return Choice("process", workers, why, seconds, threads=each)

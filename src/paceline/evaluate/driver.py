@@ -112,7 +112,7 @@ def evaluate(
     Raises:
         BadInput: a mission, a policy or an option makes no sense; nothing has been played.
     """
-    where = Plan.parse(plan)
+    where = Plan.parse(plan).not_of_a_vector()
     mode = agents or where.agents or "auto"
     setting = Setting(seed, lanes, mode, None, call_deadline, action_limit)
     run = Run(missions_of(missions), players_of(policies), episodes, seed, chosen_device(device), setting)

@@ -109,7 +109,7 @@ def asked_plan(plan: str | int | Plan, config: GroupsConfig) -> Plan:
     Raises:
         BadInput: the two do not go together.
     """
-    asked = _chosen(Plan.parse(plan), config)
+    asked = _chosen(Plan.parse(plan).not_of_a_vector(), config)
     timeout, kept = config.manager.step_timeout, config.manager.sequential_env_types
     if timeout is not None and asked.backend == "auto":
         asked = replace(asked, isolate=True)  # nobody can end a step that hangs in the caller's own process

@@ -19,6 +19,7 @@ from gymnasium.vector.utils import batch_differing_spaces, batch_space, concaten
 from paceline.engine import Plan, Pool, Trace, spread
 from paceline.errors import BadInput
 from paceline.seeds import seed_of
+from paceline.vector.arrivals import Arrivals
 from paceline.vector.infos import TAIL, InfoReader, Schema
 from paceline.vector.instance import Instance, Rules, Tasks
 from paceline.vector.leaves import Array, Writer, assembled, leaves
@@ -180,6 +181,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             self._acts = self._port.inputs[self._actions[0].name]
             self._dtype, self._shape = self._acts.dtype, self._acts.shape
         self._reads = self._gathering()
+        self._arrivals = Arrivals(self._port)
 
     def _gathering(self) -> Callable[[], Any]:
         """How a batch of observations is handed out: as views, or as copies."""
@@ -199,7 +201,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             BadInput: envs have been sent to, and not been waited for.
         """
-        if self._by_rows and self._port.outstanding:
+        if self._by_rows and (self._port.outstanding or self._arrivals.envs):
             raise BadInput(
                 "reset() while envs are stepping: fetch what they were sent with recv() or step_wait() first"
             )
@@ -222,6 +224,8 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             self.step_async(actions)
             return self.step_wait()
         self._port.check_idle()
+        if self._arrivals.envs:
+            self._arrivals.check_fetched()
         self._put(actions, None)
         return self._outcome(self._port.round())
 
@@ -229,6 +233,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         """Asks every env to step; `step_wait` gives what came out."""
         if self._by_rows:
             self._port.check_idle()
+            self._arrivals.check_fetched()
             self._put(actions, None)
             self._port.post()
         else:
@@ -252,6 +257,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             raise BadInput("send and recv need spaces that come down to arrays; use step")
         chosen = list(range(self.num_envs)) if envs is None else [int(env) for env in envs]
         self._port.check_idle(chosen)
+        self._arrivals.check_fetched(chosen)
         self._put(actions, chosen)
         self._port.post(chosen)
 
@@ -259,18 +265,16 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         """Waits until `batch_size` of the envs that were sent to are ready (None: all), or for `timeout` seconds.
 
         Returns:
-            Observations, rewards, terminated and truncated, with a row for each env that is ready, in the order of the
-            envs; infos as wide as the vector; and the numbers of these envs. There may be more than were asked for.
+            Observations, rewards, terminated and truncated, with a row for each of these envs, in their order; infos as
+            wide as the vector; and the numbers of these envs. Fewer than `batch_size` only if no more were sent to, or
+            time was up. Others that are ready too come with the next call.
 
         Raises:
             BadInput: no env has been sent to.
         """
-        port = self._port
-        if not port.outstanding:
-            raise BadInput("recv() without a send(): no env has been asked to step")
-        envs = port.wait(batch_size, timeout=timeout)
+        envs, extras = self._arrivals.take(batch_size, timeout)
         chosen = np.asarray(envs, np.intp)
-        infos = self._infos.read(envs, port.extras)
+        infos = self._infos.read(envs, extras)
         tails = self._tails[chosen]
         seen = assembled(
             self.single_observation_space, {leaf.path: self._out[leaf.name][chosen] for leaf in self._seen}

@@ -1,0 +1,103 @@
+"""`recv` gives as many envs as it is asked for; who is ready besides is kept, and not written over."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from paceline import BadInput, Plan
+from paceline.vector import PaceVectorEnv, make_vec
+
+
+class Tally(gymnasium.Env[Any, Any]):
+    """Counts its steps, tells them in its info, and raises when it is asked for a 1."""
+
+    observation_space = spaces.Box(0, 1e6, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, words: bool = False) -> None:
+        self.steps, self.words = 0, words
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if action:
+            raise LookupError("asked for")
+        self.steps += 1
+        told = str(self.steps) if self.words else self.steps
+        return np.full(1, self.steps, np.float32), float(self.steps), False, False, {"steps": told}
+
+
+@pytest.fixture(params=[0, "thread", Plan("process", 2), Plan("process", 1, threads=4)], ids=str)
+def plan(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def sent(plan: Any, count: int = 5, words: bool = False) -> PaceVectorEnv:
+    envs = make_vec([partial(Tally, words)] * count, plan=plan)
+    envs.reset(seed=0)
+    envs.send(np.zeros(count, int))
+    return envs
+
+
+@pytest.mark.parametrize("words", [False, True], ids=["numbers", "words"])
+def test_batches_are_as_large_as_asked_for_and_nobody_is_left_out(plan: Any, words: bool) -> None:
+    with sent(plan, words=words) as envs:
+        steps = dict.fromkeys(range(5), 0)
+        for _ in range(25):
+            seen, rewards, ended, cut, infos, who = envs.recv(2)
+            assert len(seen) == len(rewards) == len(ended) == len(cut) == len(who) == 2
+            assert who.tolist() == sorted(who)
+            for row, env in enumerate(who.tolist()):
+                steps[env] += 1
+                assert seen[row, 0] == rewards[row] == steps[env]
+                assert infos["_steps"][env]
+                assert infos["steps"][env] == (str(steps[env]) if words else steps[env])
+            envs.send(np.zeros(2, int), who)
+        assert sum(steps.values()) == 50
+        assert envs.recv()[-1].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_fewer_if_no_more_were_sent_to(plan: Any) -> None:
+    with sent(plan, 3) as envs:
+        assert envs.recv(10)[-1].tolist() == [0, 1, 2]
+        with pytest.raises(BadInput, match="without a send"):
+            envs.recv(1)
+
+
+def test_what_was_not_fetched_is_not_written_over() -> None:
+    with sent(0) as envs:  # here all are run as soon as somebody waits
+        first = envs.recv(2)[-1]
+        for step in (envs.step, envs.step_async):
+            with pytest.raises(BadInput, match=r"envs \[2, 3, 4\] have been stepped"):
+                step(np.zeros(5, int))
+        with pytest.raises(BadInput, match="while envs are stepping"):
+            envs.reset(seed=1)
+        with pytest.raises(BadInput, match=r"envs \[3\] have been stepped"):
+            envs.send(np.zeros(1, int), [3])
+        envs.send(np.zeros(2, int), first)
+        assert envs.recv(3)[-1].tolist() == [2, 3, 4]
+        assert envs.recv(3)[-1].tolist() == [0, 1]
+        assert envs.step(np.zeros(5, int))[1].tolist() == [3, 3, 2, 2, 2]
+
+
+def test_others_are_not_lost_with_one_that_raises(plan: Any) -> None:
+    with sent(plan, 4) as envs:
+        envs.recv()
+        envs.send(np.array([0, 1, 0, 0]))
+        with pytest.raises(LookupError, match="asked for"):
+            envs.recv(4)
+        assert envs.recv(4)[-1].tolist() == [0, 2, 3]
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_batch_of_nobody_makes_no_sense(count: int) -> None:
+    with sent(0) as envs, pytest.raises(BadInput, match="makes no sense"):
+        envs.recv(count)
