@@ -22,7 +22,7 @@ def speak(turn: object, words: str = "") -> str:
     return words
 
 
-@pytest.mark.parametrize("factory", [Mind, Mind(), speak, partial(speak, words="Up"), Mind().answer], ids=repr)
+@pytest.mark.parametrize("factory", [Mind, Mind(), speak, partial(speak, words="Up"), Mind().answer])
 def test_what_a_user_wrote_is_known_by_its_file(factory: object) -> None:
     assert list(files_of(factory)) == [HERE]
 

@@ -44,6 +44,11 @@ def data_in(options: Mapping[Any, Any]) -> Iterator[Path]:
     return _named(options.values(), os.path.isfile)
 
 
+def told(path: Path) -> str:
+    """How a file is named beside others: two of one name seldom lie in directories of one name."""
+    return "/".join(path.parts[-2:])
+
+
 def content_digest(path: Path) -> str:
     """The SHA-256 of a file; of a directory, that of everything in it."""
     if not path.is_dir():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import os
 import threading
 import time
@@ -58,6 +59,53 @@ class Talker:
         return Anew(self.number) if self.turns % 2 else None
 
 
+class OfItsThread:
+    """Keeps what belongs to the thread that it was built on."""
+
+    def __init__(self) -> None:
+        decimal.getcontext().prec = 4
+        self.thread = threading.get_ident()
+
+    def look_row(self, order: np.ndarray, out: np.ndarray) -> None:
+        assert threading.get_ident() == self.thread
+        out[...] = int(decimal.Decimal(10_000) / 3)  # 3333, and not 3333.333…
+        out[...] += len(str(decimal.Decimal(1) / 3)) * 10_000
+
+    def look(self) -> bool:
+        return threading.get_ident() == self.thread
+
+
+class PutsBack:
+    """Seeds the process-wide generator for itself, waits, draws, and puts it back; or raises, or says something."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def draw_row(self, order: np.ndarray, out: np.ndarray) -> object:
+        out[...] = 0
+        if int(order) == 2:
+            time.sleep(0.01)
+            raise LookupError("its own")
+        if int(order) == 3:
+            time.sleep(0.01)
+            return "said"
+        if int(order) == 1:
+            state = np.random.get_state()
+            np.random.seed(self.number)
+            time.sleep(0.005 * (1 + self.number % 2))
+            out[...] = np.random.randint(1_000_000)
+            np.random.set_state(state)
+        return None
+
+
+class Resting:
+    """Takes a fifth of a second."""
+
+    def rest_row(self, order: np.ndarray, out: np.ndarray) -> None:
+        time.sleep(0.2 * int(order))
+        out[...] = 1
+
+
 def walked(pool: Pool, turns: int = 8, kill_at: int = -1) -> str:
     port, seen = pool.port("step_row", *WALK), []
     for turn in range(turns):
@@ -100,6 +148,41 @@ def test_who_draws_beside_others_is_found_and_swapped(killable: str) -> None:
 
     apart = job(backend=killable, workers=1, threads=4)
     assert paceline.digest(apart) == paceline.digest(job())
+
+
+def test_a_member_stays_on_one_thread() -> None:
+    with Pool([OfItsThread] * 6, backend="process", workers=1, threads=3) as pool:
+        port = pool.port("look_row", *ORDER)
+        for _ in range(4):
+            port.round()
+            assert pool.call("look") == dict.fromkeys(range(6), True)
+        os.kill(pool.workers[0].pid, 9)
+        port.round()
+        assert port.outputs["out"].tolist() == [63_333] * 6
+
+
+@pytest.mark.parametrize("orders", [[1, 1, 1, 1], [1, 2, 3, 0], [2, 1, 0, 3]])
+def test_generators_that_are_put_back_are_noticed_and_nothing_is_lost(orders: list[int]) -> None:
+    def job(**options: object) -> list[object]:
+        with Pool([partial(PutsBack, n) for n in range(4)], **options) as pool:  # type: ignore[arg-type]
+            port, seen = pool.port("draw_row", *ORDER), []  # type: Any, list[object]
+            for order in ([0] * 4, orders, orders):
+                port.inputs["order"][:] = order
+                port.post()
+                port.wait(outcomes=True)
+                seen.append((port.outputs["out"].tolist(), sorted(port.errors), port.extras))
+            return seen
+
+    assert job(backend="process", workers=1, threads=4) == job()
+
+
+def test_a_deadline_is_that_of_one_row_however_many_share_a_thread() -> None:
+    with Pool([Resting] * 6, backend="process", workers=1, threads=2) as pool:
+        port = pool.port("rest_row", *ORDER, deadline=0.5)
+        for order in (0, 1, 1):
+            port.inputs["order"][:] = order
+            port.round()
+        assert pool.events == []
 
 
 def test_errors_beside_others_are_their_own() -> None:
@@ -160,16 +243,22 @@ def test_what_they_say_beside_their_rows_arrives(capfd: pytest.CaptureFixture[st
     assert sorted(line.rpartition("member ")[2] for line in lines) == [f"{n}] I am {n}" for n in range(6)]
 
 
-def test_the_first_ready_need_not_wait_for_the_slowest_of_their_worker() -> None:
+def test_whoever_is_ready_may_be_posted_again() -> None:
     with Pool([partial(SlowWalker, n) for n in range(6)], backend="process", workers=1, threads=6) as pool:
         port = pool.port("step_row", *WALK)
         port.inputs["move"][:] = 1.0
-        seen = []
-        for _ in range(6):
-            port.post()
-            first = port.wait(2)
-            seen.append(sorted(first + port.wait()))
-        assert seen == [list(range(6))] * 6
+        steps, totals = dict.fromkeys(range(6), 0), dict[tuple[int, int], float]()
+        port.post()
+        for _ in range(20):
+            for member in port.wait(2):
+                totals[member, steps[member]] = float(port.outputs["total"][member])
+                steps[member] += 1
+                port.post([member])
+        port.wait()
+    with Pool([partial(Walker, n) for n in range(6)]) as plain:
+        for step in range(max(steps.values())):
+            answers = plain.call("step", dict.fromkeys(range(6), (1.0,)))
+            assert all(totals.get((n, step), answers[n][1]) == answers[n][1] for n in range(6))
 
 
 def test_a_trace_shows_each_of_them() -> None:
@@ -183,7 +272,9 @@ def test_more_items_than_threads_are_all_run() -> None:
     done: list[int] = []
     crowd = Crowd(2)
     for _ in range(3):
-        crowd.run(done.append, range(10))
+        crowd.run(done.append, range(10), [crowd.assign() for _ in range(10)])
+    with pytest.raises(ZeroDivisionError):
+        crowd.run(lambda item: done.append(1 // item - 1), [0], [1])
     assert sorted(done) == sorted([*range(10)] * 3)
 
 

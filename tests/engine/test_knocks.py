@@ -142,3 +142,19 @@ def wakings(pool: Pool, min_ready: int | None) -> int:
 def test_who_wants_all_rows_is_not_woken_for_a_part_of_them() -> None:
     with Pool([Slow] * 12, backend="process", workers=1) as pool:
         assert wakings(pool, None) < 6 <= wakings(pool, 11)
+
+
+def test_who_wants_the_rows_of_one_port_is_woken_before_those_of_another_are_run() -> None:
+    with Pool([Slow] * 4, backend="process", workers=1) as pool:
+        fast, slow = (pool.port("row", *ORDER, members=members) for members in ([0], [1, 2, 3]))
+        for port in (fast, slow) * 3:
+            port.round()
+        eager: list[bool] = []
+        worker = pool._crew.slots[0].worker
+        listen = worker.listen
+        worker.listen = lambda until, eagerly=False: (eager.append(eagerly), listen(until, eagerly))
+        fast.post()
+        slow.post()
+        fast.wait()
+        slow.wait()
+    assert True in eager

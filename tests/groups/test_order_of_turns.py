@@ -53,6 +53,26 @@ def test_random_interleavings_give_the_digest_of_one_after_another() -> None:
     assert play("inline") == play(2) == play(3)
 
 
+def test_what_was_sent_before_an_interrupt_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Groups(config({"Told": 20}, group_size=2, most=99), plan=2) as groups:
+        groups.reset(seed=1)
+        post, parts = groups.pool.post, []
+
+        def interrupted(method: str, calls: Any, **options: Any) -> Any:
+            parts.append(sorted(calls))
+            if len(parts) == 3:
+                raise KeyboardInterrupt
+            return post(method, calls, **options)
+
+        monkeypatch.setattr(groups.pool, "post", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            groups.step([said(n, "a") for n in range(40)])
+        monkeypatch.undo()
+        assert parts == [[*range(16)], [*range(16, 32)], [*range(32, 40)]]
+        assert sorted(answer.env_id for answer in groups.ready(40)) == list(range(32))
+        assert [told(groups, n)[-1] for n in (0, 31, 32)] == ["said: a", "said: a", told(groups, 39)[-1]]
+
+
 @PLACES
 def test_what_comes_after_a_failure_does_nothing(plan: Any) -> None:
     with Groups(config({"Told": 1}, group_size=1), plan=plan) as groups:

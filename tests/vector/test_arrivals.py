@@ -80,6 +80,8 @@ def test_what_was_not_fetched_is_not_written_over() -> None:
                 step(np.zeros(5, int))
         with pytest.raises(BadInput, match="while envs are stepping"):
             envs.reset(seed=1)
+        with pytest.raises(BadInput, match=r"envs \[2, 3, 4\] have been stepped"):
+            envs.step_wait()
         with pytest.raises(BadInput, match=r"envs \[3\] have been stepped"):
             envs.send(np.zeros(1, int), [3])
         envs.send(np.zeros(2, int), first)
@@ -91,10 +93,11 @@ def test_what_was_not_fetched_is_not_written_over() -> None:
 def test_others_are_not_lost_with_one_that_raises(plan: Any) -> None:
     with sent(plan, 4) as envs:
         envs.recv()
-        envs.send(np.array([0, 1, 0, 0]))
-        with pytest.raises(LookupError, match="asked for"):
+        envs.send(np.array([0, 1, 0, 1]))
+        with pytest.raises(LookupError, match="asked for") as raised:
             envs.recv(4)
-        assert envs.recv(4)[-1].tolist() == [0, 2, 3]
+        assert "env 3 raised LookupError too" in raised.value.__notes__
+        assert envs.recv(4)[-1].tolist() == [0, 2]
 
 
 @pytest.mark.parametrize("count", [0, -1])

@@ -59,9 +59,9 @@ class Asked:
 
     def files(self, groups: Groups, policy: Any) -> dict[str, str]:
         """The user's files that a run follows from, each named by whose it is, with the SHA-256 of its content."""
-        from paceline.sources import content_digest
+        from paceline.sources import content_digest, told
 
-        mine = {f"{path.name} of policy {self.player.policy}": path for path in self.player.files(policy)}
+        mine = {f"{told(path)} of policy {self.player.policy}": path for path in self.player.files(policy)}
         return {name: content_digest(path) for name, path in {**mine, **_files_of_tags(groups)}.items()}
 
     def report(self, groups: Groups, records: Records, usage: Spent | None, seconds: float) -> dict[str, Any]:
@@ -88,10 +88,10 @@ class Asked:
 
 def _files_of_tags(groups: Groups) -> dict[str, Path]:
     from paceline.catalog.text_envs import find_text_env
-    from paceline.sources import data_in, files_of
+    from paceline.sources import data_in, files_of, told
 
     return {
-        f"{path.name} of {name}": path
+        f"{told(path)} of {name}": path
         for name, tag in groups.config.tags.items()
         for path in (*files_of(find_text_env(tag.env_type)), *data_in(tag.env_config or {}))
     }

@@ -1,6 +1,7 @@
 """Threads of one worker, for members that wait: their rows are run beside each other instead of one after another.
 
-run(function, items) ──► a queue that all threads take from ──► back when the last one is done
+member ──► the thread that it was built on: all of its code runs there, so that what belongs to a thread stays its own
+run(function, entries) ──► each on its member's thread ──► back when the last one is done
 """
 
 from __future__ import annotations
@@ -11,51 +12,88 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
+_Job = tuple[Callable[[], None], "_Round"]
+
 
 class _Round:
-    """What is run together."""
+    """What is run together, and whether it is over."""
 
-    __slots__ = ("_last", "_numbers", "_over", "function")
+    __slots__ = ("_jobs", "_last", "_numbers", "_over", "error")
 
-    def __init__(self, function: Callable[[Any], None], items: int) -> None:
-        self.function = function
-        self._numbers, self._last = count(1), items
+    def __init__(self, jobs: list[tuple[queue.SimpleQueue[_Job], Callable[[], None]]]) -> None:
+        self.error: BaseException | None = None
+        self._jobs = iter(jobs)
+        self._numbers, self._last = count(1), len(jobs)
         self._over = threading.Lock()
         self._over.acquire()
+
+    def start_next(self) -> None:
+        """Hands the next job out. Each thread does that before its own: to wake them all takes longer than to run."""
+        for line, job in self._jobs:
+            line.put((job, self))
+            return
 
     def one_done(self) -> None:
         if next(self._numbers) == self._last:  # one step of the interpreter: nobody gets the same number
             self._over.release()
 
     def wait(self) -> None:
+        """Waits for the last one. What one of them raised is raised here."""
         self._over.acquire()
+        if self.error is not None:
+            raise self.error
 
 
 class Crowd:
-    """So many threads at the most; they are started when there is work for them.
+    """So many threads; a member belongs to one of them.
 
-    One queue for all: a thread that has taken its item wakes the next, so that whoever asks does not wake them all.
+    Attributes:
+        together: Whether rows are run beside each other; not once somebody has been seen to draw meanwhile.
     """
 
     def __init__(self, size: int) -> None:
+        self.together = True
+        self._lines: list[queue.SimpleQueue[_Job]] = []
         self._size = size
-        self._started = 0
-        self._jobs: queue.SimpleQueue[tuple[_Round, Any]] = queue.SimpleQueue()
+        self._next = 0
 
-    def run(self, function: Callable[[Any], None], items: Sequence[Any]) -> None:
-        """Calls `function`, which must not raise, with every item; returns when all are done."""
-        while self._started < min(self._size, len(items)):
-            self._started += 1
-            threading.Thread(target=self._work, name=f"paceline-crowd-{self._started}", daemon=True).start()
-        round_ = _Round(function, len(items))
-        for item in items:
-            self._jobs.put((round_, item))
+    def assign(self) -> int:
+        """The thread of a new member."""
+        number, self._next = self._next % self._size, self._next + 1
+        while len(self._lines) <= number:
+            line: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+            name = f"paceline-crowd-{len(self._lines)}"
+            threading.Thread(target=_work, args=(line,), name=name, daemon=True).start()
+            self._lines.append(line)
+        return number
+
+    def call(self, thread: int, function: Callable[..., Any], *args: Any) -> Any:
+        """Calls a member's function where it belongs, and waits for it."""
+        answers: list[Any] = []
+        self._run([(thread, lambda: answers.append(function(*args)))])
+        return answers[0]
+
+    def run(self, function: Callable[[Any], None], entries: Sequence[Any], threads: Sequence[int]) -> None:
+        """Calls `function` with every entry, on the thread that is named for it; returns when all are done."""
+        self._run([(thread, _given(function, entry)) for thread, entry in zip(threads, entries, strict=True)])
+
+    def _run(self, jobs: list[tuple[int, Callable[[], None]]]) -> None:
+        round_ = _Round([(self._lines[thread], job) for thread, job in jobs])
+        round_.start_next()
         round_.wait()
 
-    def _work(self) -> None:
-        while True:
-            round_, item = self._jobs.get()
-            try:
-                round_.function(item)
-            finally:
-                round_.one_done()
+
+def _given(function: Callable[[Any], None], entry: Any) -> Callable[[], None]:
+    return lambda: function(entry)
+
+
+def _work(line: queue.SimpleQueue[_Job]) -> None:
+    while True:
+        job, round_ = line.get()
+        round_.start_next()
+        try:
+            job()
+        except BaseException as error:
+            round_.error = round_.error or error
+        round_.one_done()
+        del job, round_  # or it would hold on to what it ran until the next time

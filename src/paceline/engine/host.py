@@ -40,7 +40,8 @@ _NAMED: dict[str, Callable[..., list[int]]] = {
 
 
 class Host:
-    """Holds members and runs their calls, one at a time."""
+    """Holds members and runs their calls, one at a time; rows of members that wait, if it has threads for them, beside
+    each other."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class Host:
         here: bool = False,
         interruptible: bool = False,
         isolation: Swapping | Refusing | None = None,
+        alone: bool = False,
         mark: Callable[[int], None] | None = None,
         tell: Callable[[tuple[Any, ...]], None] | None = None,
         ready: Callable[[], None] | None = None,
@@ -60,12 +62,12 @@ class Host:
         self._here = here
         self._interruptible = interruptible  # Ctrl-C in a member's code is the caller's, not the member's
         self.traced = traced
-        self.isolation = isolation or Swapping()
+        self.crowd = Crowd(threads) if threads > 1 else None  # runs rows beside each other, for members that wait
+        self.isolation = isolation or Swapping(alone, crowd=self.crowd)
         self._mark = mark
         self.tell = tell
         self.ready = ready
         self._max_message = max_message
-        self.crowd = Crowd(threads) if threads > 1 else None  # runs rows beside each other, for members that wait
         self._seats: dict[int, Seat] = {}
         self._functions: dict[int, HostedFunction] = {}
         self.ports: dict[int, BoundPort] = {}

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from paceline.engine.crowd import Crowd
 from paceline.engine.generators import GENERATORS
 from paceline.seeds import Key, sequence
 
@@ -31,7 +33,7 @@ class Shared(Exception):
 class Streams:
     """One member's streams of the process-wide generators."""
 
-    __slots__ = ("entropy", "isolated", "on_trial", "quiet", "states")
+    __slots__ = ("entropy", "isolated", "on_trial", "quiet", "states", "thread")
 
     def __init__(self, seed: int, key: Key, *, isolated: bool) -> None:
         self.entropy = [int(word) for word in sequence(seed, "streams", key).generate_state(4)]
@@ -39,6 +41,7 @@ class Streams:
         self.isolated = isolated  # swapped in every call from now on
         self.on_trial = False  # rebuilt because somebody of its group drew: the next call shows whether it was this one
         self.quiet: set[str] = set()  # methods that have run without a touch
+        self.thread = -1  # of its host's crowd, if there is one
 
     def begin(self) -> dict[str, Any]:
         """The states to swap in; torch may have been imported since they were made."""
@@ -57,9 +60,10 @@ class Streams:
 
 
 class Swapping:
-    """For hosts that run one call at a time."""
+    """For hosts that run one call at a time, but for rows of members that are known not to draw."""
 
-    def __init__(self, alone: bool = False, interruptible: bool = False) -> None:
+    def __init__(self, alone: bool = False, interruptible: bool = False, crowd: Crowd | None = None) -> None:
+        self._crowd = crowd
         self._alone = alone  # nobody but members draws in this process: what was seen after one call still holds
         self._passing = KeyboardInterrupt if interruptible else ()  # Ctrl-C goes before: whoever it met is rebuilt
         self._outside: dict[str, Any] = {}
@@ -71,6 +75,8 @@ class Swapping:
         Raises:
             Stale: the member must be rebuilt with swapping on.
         """
+        if self._crowd is not None:
+            function = partial(self._crowd.call, self._thread_of(streams), function)
         if streams.isolated or name not in streams.quiet:
             return self._swapped(streams, name, function, args, keep)
         # Hot: `watch` and `quiet_since` are called only if there is something to do.
@@ -88,6 +94,11 @@ class Swapping:
         if GENERATORS.peek() != before and not self.quiet_since(before):
             self.disown()
         return answer
+
+    def _thread_of(self, streams: Streams) -> int:
+        if streams.thread < 0 and self._crowd is not None:
+            streams.thread = self._crowd.assign()
+        return streams.thread
 
     def quiet_since(self, before: tuple[object, ...]) -> bool:
         """Whether nobody has drawn since."""
@@ -196,7 +207,7 @@ class Refusing:
 
 
 IN_FLIGHT: dict[int, int] = {}
-"""Thread → the member that it is running; for the error message only."""
+"""Thread → the member that it is running beside others."""
 
 
 def on_a_worker_thread() -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 from paceline.engine import wire
 from paceline.engine.arrays import Array
 from paceline.engine.echo import condensed
+from paceline.engine.interrupts import UNINTERRUPTED
 
 Entry = tuple[Any, ...]
 Base = tuple[wire.Packed | None, dict[str, Any] | None]
@@ -24,7 +25,7 @@ Base = tuple[wire.Packed | None, dict[str, Any] | None]
 
 _SAMPLE = 64  # elements of a row that are compared; all of them in a row of less than twice as many
 _FIRST_CAPACITY = 64
-_ECHOES = 1 << 18  # bytes of answers that one journal keeps as they are
+_ECHOES = 1 << 20  # bytes of answers that one journal keeps as they are
 
 
 class Journal:
@@ -133,7 +134,8 @@ class PortLog:
         """Takes the inputs of one ring in (None: of everybody). Hot: one copy per input array."""
         count, open_ = self._now
         if count == self._capacity:
-            self._make_room()
+            with UNINTERRUPTED:
+                self._make_room()
             count, open_ = self._now
         for log, source in self._copies:
             log[count] = source

@@ -85,7 +85,7 @@ class Pilot:
 
     def _measured(self, members: int | None = None) -> Measured:
         measured = self._meter.measured(sendable=self._sendable(), touches_globals=self._touches_globals())
-        measured = replace(measured, crowded=budget.crowded())
+        measured = replace(measured, crowded=budget.crowded(), capped=self._workers is not None)
         return measured if members is None else replace(measured, members=members)
 
     def _decide(self) -> None:

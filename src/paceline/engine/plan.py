@@ -95,6 +95,7 @@ class Measured:
         through_port: Whether the calls go through a port.
         crowded: Whether other programs keep the cores busy.
         in_step: Whether everybody is waited for in every round.
+        capped: Whether somebody has said how many workers there may be.
     """
 
     members: int
@@ -106,6 +107,7 @@ class Measured:
     through_port: bool = False
     crowded: bool = False
     in_step: bool = True
+    capped: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,8 @@ class Choice:
         cost = _STARTING.get(self.backend, _STARTING["process"]) * self.workers
         if self.backend == "process":
             cost += _MOVING * (members - self.own) + (_FIRST_PROCESS if cold else 0.0)
+        if self.threads > 1:  # who cannot be saved is replayed there, waits included, one after another
+            cost += spent / self.workers
         return spent * (1 - self.seconds / here) >= _SURELY * cost
 
 
@@ -188,10 +192,11 @@ def _threads(measured: Measured, budget: Budget) -> Choice | None:
 def _threads_in_processes(measured: Measured, budget: Budget) -> Choice | None:
     """Many threads of one process stand in line for its interpreter; those of several do not wait for each other.
 
-    Twice as many processes as cores: while all threads of one stand in line, or sleep, another has work for the core.
+    Twice as many processes as cores, if we may: while all threads of one stand in line, or sleep, another has work.
     A worker takes new rows when it has run all that it was given: that is no place for whoever waits for a few only.
     """
-    workers = replace(budget, slots=2 * budget.slots).workers_for(measured.members)
+    most = budget.slots if measured.capped else 2 * budget.slots
+    workers = replace(budget, slots=most).workers_for(measured.members)
     threads = min(measured.members, budget.waiting)
     if not measured.through_port or not measured.in_step or not measured.sendable or measured.crowded:
         return None

@@ -4,7 +4,7 @@
 
 Items whose members are known to leave the process-wide generators alone are run in groups, and one look vouches for
 the whole group: a look after each would cost as much as a small env. If somebody did draw, the whole group is stale.
-Where the host has a crowd of threads such items are run beside each other, and each is vouched for as it ends.
+Where the host has a crowd of threads such items are run beside each other.
 """
 
 from __future__ import annotations
@@ -122,8 +122,9 @@ class BoundPort:
     def _serve_watched(self, entries: list[Entry]) -> None:
         """Runs items whose members are known to leave the process-wide generators alone, group by group."""
         crowd = self._host.crowd
-        if crowd is not None and len(entries) > 1:
-            self._serve_together(crowd, entries)
+        if crowd is not None:
+            for part in _parts(entries, crowd.together):
+                self._serve_together(crowd, part)
             return
         while len(entries) > (size := self._group_size):
             self._serve_group(entries[:size])
@@ -158,42 +159,43 @@ class BoundPort:
         self._group_size = 1 + int(_GROUP_SECONDS * len(group) / (took + 1e-9))
 
     def _serve_together(self, crowd: Crowd, entries: list[Entry]) -> None:
-        """Runs items beside each other, on threads: while one waits, others go on."""
+        """Runs items beside each other: while one waits, others go on. Nobody hears of one before all are done.
+
+        A member that draws is seen when one of them ends, even if it puts the generator back as it found it: whoever
+        ends in between finds it changed, and of two that do so at the same time one puts back what the other had set.
+        """
         host = self._host
         before = host.isolation.watch()
-        host.begin(entries[0][1].index)
-        unclear: list[Entry] = []  # somebody had drawn by the time that these ended
-        crowd.run(lambda entry: self._run_beside(entry, before, unclear), entries)
-        if unclear:
-            self._vouch(unclear, {}, before)
+        said: dict[int, Any] = {}
+        drawn: list[int] = []
 
-    def _run_beside(self, entry: Entry, before: Any, unclear: list[Entry]) -> None:
-        """Runs one of several that are under way at once. It has drawn nothing if nobody has."""
+        def run(entry: Entry) -> None:
+            self._run_beside(entry, said)
+            if not host.isolation.quiet_since(before):
+                drawn.append(entry[0])
+
+        crowd.run(run, entries, [seat.streams.thread for _, seat, _, _ in entries])
+        if drawn or not host.isolation.quiet_since(before):
+            crowd.together = False
+            self._disown(entries, said)
+        self._publish(entries, said)
+
+    def _run_beside(self, entry: Entry, said: dict[int, Any]) -> None:
+        """Runs one of several that are under way at once."""
         item, seat, function, views = entry
         host = self._host
         IN_FLIGHT[get_ident()] = seat.index
         self._asked[item] = 0
+        host.begin(seat.index)  # for each: the deadline is that of a call, however many take their turn on a thread
         start = perf_counter()
         try:
             result = function(*views)
         except BaseException as error:
             result = _Raised(error)
         host.span(self._method, seat.index, start)
-        if host.isolation.quiet_since(before):
-            self._tell_of(item, seat, result)
-        else:
-            unclear.append(entry)
+        if result is not None:
+            said[item] = result
         del IN_FLIGHT[get_ident()]
-
-    def _tell_of(self, item: int, seat: Seat, result: Any, prior: dict[str, Any] | None = None) -> None:
-        """Says that one item is done, and what came of it beside its rows."""
-        publish()  # whoever sees the mark sees the rows
-        if result is None:
-            self._state[item] = READY
-        else:
-            self._report(item, self._told(seat, result, prior))
-        if self._host.ready is not None:
-            self._host.ready()
 
     def _vouch(self, group: list[Entry], said: dict[int, Any], before: Any) -> None:
         """Looks whether anybody of a group drew, and tells what has come of it."""
@@ -202,6 +204,10 @@ class BoundPort:
             return
         if not host.isolation.quiet_since(before):
             self._disown(group, said)
+        self._publish(group, said)
+
+    def _publish(self, group: list[Entry], said: dict[int, Any]) -> None:
+        """Says that these are done, and what came of them beside their rows."""
         publish()  # whoever sees the marks sees the rows
         if not said and group is self._items and self._block is not None:
             self._state[self._block] = self._all_ready
@@ -211,8 +217,8 @@ class BoundPort:
                     self._report(item, self._told(seat, said[item]))
                 else:
                     self._state[item] = READY
-        if host.ready is not None:
-            host.ready()
+        if self._host.ready is not None:
+            self._host.ready()
 
     def _disown(self, group: list[Entry], said: dict[int, Any]) -> None:
         """Somebody drew from a stream that is not its own; who, nobody knows."""
@@ -244,7 +250,13 @@ class BoundPort:
             return
         untraced = not host.traced or host.crowd is not None  # a group's items have no spans of their own
         self._quiet[item] = method in seat.streams.quiet and not seat.streams.isolated and untraced
-        self._tell_of(item, seat, result, prior)
+        publish()
+        if result is None:
+            self._state[item] = READY
+        else:
+            self._report(item, self._told(seat, result, prior))
+        if host.ready is not None:
+            host.ready()
 
     def _told(self, seat: Seat, result: Any, prior: dict[str, Any] | None = None) -> Result:
         if type(result) is _Raised:
@@ -258,10 +270,17 @@ class BoundPort:
             self._host.tell((self._number, item, result))
 
 
+def _parts(entries: list[Entry], together: bool) -> list[list[Entry]]:
+    if not together:
+        return [[entry] for entry in entries]
+    return [entries] if entries else []
+
+
 def _bound(member: Any, method: str, views: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """What is called for an item, and what with. A member that has `bind_<method>` is given its rows once."""
-    bind = ability(member, f"bind_{method}")
-    return (ability(member, method), views) if bind is None else (bind(*views), ())
+    """What is called for an item, and what with. A class that has `bind_<method>` is given its rows once."""
+    if ability(type(member), f"bind_{method}") is None:
+        return ability(member, method), views
+    return getattr(member, f"bind_{method}")(*views), ()
 
 
 def _read_only(array: Any) -> Any:

@@ -79,7 +79,8 @@ class Waiting:
             left = _LOOK_AGAIN if end is None else min(_LOOK_AGAIN, end - monotonic())
             if left <= 0:
                 return
-            eager = goal < self._book.outstanding
+            # With another port, a worker may have rows of that to run when ours are done.
+            eager = goal < self._book.outstanding or len(self._crew.ports) > 1
             self._rest(left, lambda: self._ready() >= goal, lambda: self._seem_ready(goal), eager)
 
     def _rest(self, seconds: float, enough: Callable[[], bool], until: Callable[[], bool], eager: bool) -> None:

@@ -26,7 +26,7 @@ from paceline.engine.arrays import Control, SharedArrays
 from paceline.engine.channel import WAKE, Channel
 from paceline.engine.chatter import RecordsHome, TaggedLines
 from paceline.engine.host import Host
-from paceline.engine.isolation import IN_FLIGHT, Swapping
+from paceline.engine.isolation import IN_FLIGHT
 from paceline.engine.wait import Patience, fence
 
 WHERE = signal.SIGRTMAX - 1
@@ -87,13 +87,12 @@ class _Worker:
             traced=config["traced"],
             max_message=config["max_message"],
             threads=config["threads"],
-            isolation=Swapping(alone=True),
+            alone=True,
             mark=_marker(control),
             tell=self._tell,
             ready=self._ready,
         )
         self._closing = False
-        self._speaking = threading.Lock()  # threads that run rows beside each other have news too
 
     def tag(self) -> str:
         """Who is speaking: worker, pid and the member in hand."""
@@ -177,9 +176,8 @@ class _Worker:
         self._say(("news", news))
 
     def _say(self, message: tuple[str, Any]) -> None:
-        with self._speaking:
-            self._channel.send_blocking(message)
-            self._words[Control.SPOKEN] += 1
+        self._channel.send_blocking(message)
+        self._words[Control.SPOKEN] += 1
 
 
 def _marker(control: Control) -> Callable[[int], None]:

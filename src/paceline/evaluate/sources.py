@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from paceline.evaluate.run import Run
-from paceline.sources import content_digest, files_of
+from paceline.sources import content_digest, files_of, told
 
 
 def digests(run: Run) -> dict[str, str]:
@@ -17,7 +17,7 @@ def digests(run: Run) -> dict[str, str]:
 def _files(run: Run) -> Iterator[tuple[str, Path]]:
     for player in run.players:
         for path in dict.fromkeys(files_of(player.factory)):
-            yield f"{path.name} of policy {player.name!r}", path
+            yield f"{told(path)} of policy {player.name!r}", path
     for mission in run.missions:
         for path in dict.fromkeys(files_of(mission.make)):
-            yield f"{path.name} of mission {mission.name!r}", path
+            yield f"{told(path)} of mission {mission.name!r}", path

@@ -106,7 +106,7 @@ class Turns:
             handle = self._pool.post("turn", calls, apart=apart)
             for ticket in part:
                 ticket.handle = handle
-        self.pending += [ticket for ticket in tickets if ticket.handle is not None]
+            self.pending += part  # at once: what has been sent is not lost if we are interrupted before the next
 
     def _parts(self, tickets: Sequence[Ticket]) -> Iterator[list[Ticket]]:
         """What is sent together: while workers play one part, the next is packed, and the one before is taken in."""

@@ -42,7 +42,10 @@ class Arrivals:
         self.envs += [env for env in ready if env not in port.errors]  # not lost with the one that raised
         self._extras.update(port.extras)
         if port.errors:
-            raise port.errors[min(port.errors)]
+            first, *others = sorted(port.errors)
+            for env in others:
+                port.errors[first].add_note(f"env {env} raised {type(port.errors[env]).__name__} too")
+            raise port.errors[first]
 
     def check_fetched(self, envs: Collection[int] | None = None) -> None:
         """Before envs are stepped, or reset: what they have given would be written over.

@@ -26,6 +26,7 @@ from paceline.vector.leaves import Array, Writer, assembled, leaves
 
 Recipe = Callable[[], gymnasium.Env[Any, Any]]
 
+_NEEDS_ROWS = "send and recv need spaces that come down to arrays; use step"
 _SNAPSHOT_SHARE = 0.01  # of the time
 _SNAPSHOT_EVERY = 5000  # steps: to replay so many takes less than a second, to save an env as long as a few of them
 
@@ -202,9 +203,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             BadInput: envs have been sent to, and not been waited for.
         """
         if self._by_rows and (self._port.outstanding or self._arrivals.envs):
-            raise BadInput(
-                "reset() while envs are stepping: fetch what they were sent with recv() or step_wait() first"
-            )
+            raise BadInput("reset() while envs are stepping: fetch what they give first, with recv() or step_wait()")
         options = dict(options) if options is not None else None
         tasks = options.pop("tasks", None) if options else None
         chosen = self._masked(options)
@@ -244,6 +243,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         """Waits for all envs that were asked to step."""
         if not self._by_rows:
             return self._told(self._waiting.wait())
+        self._arrivals.check_fetched()
         return self._outcome(self._port.wait())
 
     def _outcome(self, envs: list[int]) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
@@ -254,7 +254,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
     def send(self, actions: Any, envs: Iterable[int] | None = None) -> None:
         """Asks some envs to step, with an action each in that order; `recv` gives whoever is ready."""
         if not self._by_rows:
-            raise BadInput("send and recv need spaces that come down to arrays; use step")
+            raise BadInput(_NEEDS_ROWS)
         chosen = list(range(self.num_envs)) if envs is None else [int(env) for env in envs]
         self._port.check_idle(chosen)
         self._arrivals.check_fetched(chosen)
@@ -272,6 +272,8 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             BadInput: no env has been sent to.
         """
+        if not self._by_rows:
+            raise BadInput(_NEEDS_ROWS)
         envs, extras = self._arrivals.take(batch_size, timeout)
         chosen = np.asarray(envs, np.intp)
         infos = self._infos.read(envs, extras)
