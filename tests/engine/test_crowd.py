@@ -99,10 +99,10 @@ class PutsBack:
 
 
 class Resting:
-    """Takes a fifth of a second."""
+    """Takes a quarter of a second, if it is told to."""
 
     def rest_row(self, order: np.ndarray, out: np.ndarray) -> None:
-        time.sleep(0.2 * int(order))
+        time.sleep(0.25 * int(order))
         out[...] = 1
 
 
@@ -177,9 +177,9 @@ def test_generators_that_are_put_back_are_noticed_and_nothing_is_lost(orders: li
 
 
 def test_a_deadline_is_that_of_one_row_however_many_share_a_thread() -> None:
-    with Pool([Resting] * 6, backend="process", workers=1, threads=2) as pool:
-        port = pool.port("rest_row", *ORDER, deadline=0.5)
-        for order in (0, 1, 1):
+    with Pool([Resting] * 14, backend="process", workers=1, threads=2) as pool:
+        port = pool.port("rest_row", *ORDER, deadline=1.5)
+        for order in (0, 1):
             port.inputs["order"][:] = order
             port.round()
         assert pool.events == []
@@ -272,10 +272,11 @@ def test_more_items_than_threads_are_all_run() -> None:
     done: list[int] = []
     crowd = Crowd(2)
     for _ in range(3):
-        crowd.run(done.append, range(10), [crowd.assign() for _ in range(10)])
+        crowd.run(done.append, range(10), [crowd.thread_of(n) for n in range(10)])
     with pytest.raises(ZeroDivisionError):
         crowd.run(lambda item: done.append(1 // item - 1), [0], [1])
     assert sorted(done) == sorted([*range(10)] * 3)
+    assert [crowd.thread_of(n) for n in (9, 3, 3, 10)] == [1, 1, 1, 0]
 
 
 def test_vectors_take_it_from_their_plan() -> None:

@@ -55,11 +55,11 @@ class Crowd:
         self.together = True
         self._lines: list[queue.SimpleQueue[_Job]] = []
         self._size = size
-        self._next = 0
+        self._threads: dict[int, int] = {}  # member → its thread, also if it is built again
 
-    def assign(self) -> int:
-        """The thread of a new member."""
-        number, self._next = self._next % self._size, self._next + 1
+    def thread_of(self, member: int) -> int:
+        """The thread of a member; it gets one when it is first asked for."""
+        number = self._threads.setdefault(member, len(self._threads) % self._size)
         while len(self._lines) <= number:
             line: queue.SimpleQueue[_Job] = queue.SimpleQueue()
             name = f"paceline-crowd-{len(self._lines)}"

@@ -108,6 +108,8 @@ class Host:
     ) -> Result:
         self.begin(index)
         seat = self._seats[index] = Seat(index, Streams(self.seed, key, isolated=isolated), deterministic)
+        if self.crowd is not None:
+            seat.streams.thread = self.crowd.thread_of(index)
         start = perf_counter()
         known = len(GENERATORS.known())
         try:

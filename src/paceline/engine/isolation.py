@@ -41,7 +41,7 @@ class Streams:
         self.isolated = isolated  # swapped in every call from now on
         self.on_trial = False  # rebuilt because somebody of its group drew: the next call shows whether it was this one
         self.quiet: set[str] = set()  # methods that have run without a touch
-        self.thread = -1  # of its host's crowd, if there is one
+        self.thread = -1  # of its host's crowd, if it is a member there
 
     def begin(self) -> dict[str, Any]:
         """The states to swap in; torch may have been imported since they were made."""
@@ -75,8 +75,8 @@ class Swapping:
         Raises:
             Stale: the member must be rebuilt with swapping on.
         """
-        if self._crowd is not None:
-            function = partial(self._crowd.call, self._thread_of(streams), function)
+        if self._crowd is not None and streams.thread >= 0:
+            function = partial(self._crowd.call, streams.thread, function)
         if streams.isolated or name not in streams.quiet:
             return self._swapped(streams, name, function, args, keep)
         # Hot: `watch` and `quiet_since` are called only if there is something to do.
@@ -94,11 +94,6 @@ class Swapping:
         if GENERATORS.peek() != before and not self.quiet_since(before):
             self.disown()
         return answer
-
-    def _thread_of(self, streams: Streams) -> int:
-        if streams.thread < 0 and self._crowd is not None:
-            streams.thread = self._crowd.assign()
-        return streams.thread
 
     def quiet_since(self, before: tuple[object, ...]) -> bool:
         """Whether nobody has drawn since."""
