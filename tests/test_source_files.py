@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from text_worlds import Ladder
 
-from paceline.sources import content_digest, data_in, files_of, weights_in
+from paceline.sources import content_digest, data_in, digests, files_of, weights_in
 
 HERE = Path(__file__).resolve()
 
@@ -56,3 +56,18 @@ def test_a_directory_is_what_is_in_it(tmp_path: Path) -> None:
     second = content_digest(tmp_path)
     (tmp_path / "deep" / "a").rename(tmp_path / "deep" / "b")
     assert len({first, second, content_digest(tmp_path)}) == 3
+
+
+def test_two_files_of_one_name_both_count(tmp_path: Path) -> None:
+    files = [tmp_path / name / "data.json" for name in ("train", "val")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text("1")
+    known = [(file, "Sokoban") for file in files]
+    before = digests(known)
+    assert list(before) == ["data.json of Sokoban"]
+    for file in files:
+        file.write_text("2")
+        assert digests(known) != before
+        file.write_text("1")
+    assert digests(known) == before

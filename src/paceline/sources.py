@@ -44,9 +44,12 @@ def data_in(options: Mapping[Any, Any]) -> Iterator[Path]:
     return _named(options.values(), os.path.isfile)
 
 
-def told(path: Path) -> str:
-    """How a file is named beside others: two of one name seldom lie in directories of one name."""
-    return "/".join(path.parts[-2:])
+def digests(files: Iterable[tuple[Path, str]]) -> dict[str, str]:
+    """Files and whose they are, as "name of owner" → SHA-256; several of one name have one digest together."""
+    found: dict[str, list[str]] = {}
+    for path, owner in dict.fromkeys(files):
+        found.setdefault(f"{path.name} of {owner}", []).append(content_digest(path))
+    return {name: each[0] if len(each) == 1 else _digest("\n".join(each)) for name, each in found.items()}
 
 
 def content_digest(path: Path) -> str:
@@ -56,7 +59,11 @@ def content_digest(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     inside = sorted(file for file in path.rglob("*") if file.is_file())
     listed = "".join(f"{file.relative_to(path)}\n{content_digest(file)}\n" for file in inside)
-    return hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()
+    return _digest(listed)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _named(values: Iterable[Any], is_there: Callable[[str], bool]) -> Iterator[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,10 +59,10 @@ class Asked:
 
     def files(self, groups: Groups, policy: Any) -> dict[str, str]:
         """The user's files that a run follows from, each named by whose it is, with the SHA-256 of its content."""
-        from paceline.sources import content_digest, told
+        from paceline.sources import digests
 
-        mine = {f"{told(path)} of policy {self.player.policy}": path for path in self.player.files(policy)}
-        return {name: content_digest(path) for name, path in {**mine, **_files_of_tags(groups)}.items()}
+        mine = ((path, f"policy {self.player.policy}") for path in self.player.files(policy))
+        return digests([*mine, *_files_of_tags(groups)])
 
     def report(self, groups: Groups, records: Records, usage: Spent | None, seconds: float) -> dict[str, Any]:
         """Everything that is known in the end."""
@@ -86,15 +86,13 @@ class Asked:
         }
 
 
-def _files_of_tags(groups: Groups) -> dict[str, Path]:
+def _files_of_tags(groups: Groups) -> Iterator[tuple[Path, str]]:
     from paceline.catalog.text_envs import find_text_env
-    from paceline.sources import data_in, files_of, told
+    from paceline.sources import data_in, files_of
 
-    return {
-        f"{told(path)} of {name}": path
-        for name, tag in groups.config.tags.items()
-        for path in (*files_of(find_text_env(tag.env_type)), *data_in(tag.env_config or {}))
-    }
+    for name, tag in groups.config.tags.items():
+        for path in (*files_of(find_text_env(tag.env_type)), *data_in(tag.env_config or {})):
+            yield path, name
 
 
 @dataclass(frozen=True)

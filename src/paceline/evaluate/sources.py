@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from paceline import sources
 from paceline.evaluate.run import Run
-from paceline.sources import content_digest, files_of, told
 
 
 def digests(run: Run) -> dict[str, str]:
     """The files of a run, each named by whose it is, with the SHA-256 of its content."""
-    return {name: content_digest(path) for name, path in _files(run)}
+    return sources.digests(_files(run))
 
 
-def _files(run: Run) -> Iterator[tuple[str, Path]]:
+def _files(run: Run) -> Iterator[tuple[Path, str]]:
     for player in run.players:
-        for path in dict.fromkeys(files_of(player.factory)):
-            yield f"{told(path)} of policy {player.name!r}", path
+        yield from ((path, f"policy {player.name!r}") for path in sources.files_of(player.factory))
     for mission in run.missions:
-        for path in dict.fromkeys(files_of(mission.make)):
-            yield f"{told(path)} of mission {mission.name!r}", path
+        yield from ((path, f"mission {mission.name!r}") for path in sources.files_of(mission.make))
