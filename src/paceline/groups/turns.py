@@ -22,7 +22,7 @@ from paceline.errors import BadInput, Closed, PlanNotMet, SharedRandomness
 from paceline.groups.trajectory import Said, Trajectory, failure_of
 
 _LATE = ("wait", "truncate")
-_PARTS, _SMALLEST = 4, 16  # in how many parts turns are sent, and how many are not worth another message
+_PARTS, _SMALLEST = 2, 32  # in how many parts turns are sent, and how many are not worth another message
 _TELL = 5  # failures of a kind that are told one by one
 _told: Counter[str] = Counter()
 _log = logging.getLogger("paceline")
