@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -129,6 +130,12 @@ def test_auto_takes_those_who_draw_from_threads_to_processes() -> None:
 # -- workers that are killed -------------------------------------------------------------------------------
 
 
+def _is_a_server(child: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):  # a child of another test that has ended
+        return "paceline.engine.forkserver" in " ".join(child.cmdline())
+    return False
+
+
 class Assassin:
     """Kills every worker that there is when the first episode has ended."""
 
@@ -138,7 +145,7 @@ class Assassin:
     def __call__(self, episode: Episode, done: int, total: int) -> None:
         if not self.killed:
             mine = psutil.Process().children()
-            servers = [child for child in mine if "paceline.engine.forkserver" in " ".join(child.cmdline())]
+            servers = [child for child in mine if _is_a_server(child)]
             for worker in [worker for server in servers for worker in server.children()]:
                 worker.send_signal(signal.SIGKILL)
                 self.killed.append(worker.pid)
