@@ -75,6 +75,10 @@ class OfItsThread:
         return threading.get_ident() == self.thread
 
 
+WAITS = {4: (0.0, 0.01, 0.03), 5: (0.002, 0.02, 0.0)}
+"""Order → seconds before it seeds, before it draws, and before it puts back: 4 draws while 5 has its own seed there."""
+
+
 class PutsBack:
     """Seeds the process-wide generator for itself, waits, draws, and puts it back; or raises, or says something."""
 
@@ -89,11 +93,14 @@ class PutsBack:
         if int(order) == 3:
             time.sleep(0.01)
             return "said"
-        if int(order) == 1:
+        late, before, after = WAITS.get(int(order), (0.0, 0.005 * (1 + self.number % 2), 0.0))
+        if int(order):
+            time.sleep(late)
             state = np.random.get_state()
             np.random.seed(self.number)
-            time.sleep(0.005 * (1 + self.number % 2))
+            time.sleep(before)
             out[...] = np.random.randint(1_000_000)
+            time.sleep(after)
             np.random.set_state(state)
         return None
 
@@ -161,7 +168,7 @@ def test_a_member_stays_on_one_thread() -> None:
         assert port.outputs["out"].tolist() == [63_333] * 6
 
 
-@pytest.mark.parametrize("orders", [[1, 1, 1, 1], [1, 2, 3, 0], [2, 1, 0, 3]])
+@pytest.mark.parametrize("orders", [[1, 1, 1, 1], [1, 2, 3, 0], [2, 1, 0, 3], [4, 5, 0, 0]])
 def test_generators_that_are_put_back_are_noticed_and_nothing_is_lost(orders: list[int]) -> None:
     def job(**options: object) -> list[object]:
         with Pool([partial(PutsBack, n) for n in range(4)], **options) as pool:  # type: ignore[arg-type]
