@@ -308,3 +308,21 @@ def test_ctrl_c_ends_a_rollout_whatever_its_policies_do(monkeypatch: pytest.Monk
     monkeypatch.setattr(asking, "_PATIENCE", 0.05)
     with pytest.raises(KeyboardInterrupt):
         play(interrupted)
+
+
+@pytest.mark.parametrize("where", ["a policy", "a record", "the environments"])
+def test_ctrl_c_is_raised_once_and_printed_never(
+    where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def press(*given: Any, **named: Any) -> Any:
+        raise KeyboardInterrupt
+
+    async def answer(turn: Turn) -> str:
+        return press() if where == "a policy" else "<think></think><answer>Up</answer>"
+
+    if where == "the environments":
+        monkeypatch.setattr(Groups, "submit", press)
+    with pytest.raises(KeyboardInterrupt):
+        play(answer, on_end=press if where == "a record" else None)
+    gc.collect()  # asyncio tells of an exception that nobody has looked at when its task is freed
+    assert not caplog.records

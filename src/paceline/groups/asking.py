@@ -90,21 +90,29 @@ def run_to_its_end(work: Coroutine[Any, Any, T]) -> T:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     loop.run_until_complete(task)
+            _hush([task])
             raise
 
 
 async def cancel(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Ends tasks, as far as they let themselves be ended."""
+    """Ends tasks, as far as they let themselves be ended, and leaves nothing of them for asyncio to print."""
     alive = asyncio.all_tasks().intersection(tasks)  # without those that have been left to themselves
     for task in alive:
         task.cancel()
-    if not alive:
-        return
-    _, deaf = await asyncio.wait(alive, timeout=_PATIENCE)
-    if deaf:
-        _log.warning("%d policies do not let themselves be cancelled: they are left to themselves", len(deaf))
-    for task in deaf:
-        _leave(task)
+    if alive:
+        _, deaf = await asyncio.wait(alive, timeout=_PATIENCE)
+        if deaf:
+            _log.warning("%d policies do not let themselves be cancelled: they are left to themselves", len(deaf))
+        for task in deaf:
+            _leave(task)
+    _hush(tasks)
+
+
+def _hush(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Ctrl-C leaves the loop and stays in the task that it met, too: asyncio would print that one when it is freed."""
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.exception()
 
 
 def _leave(task: asyncio.Task[None]) -> None:
