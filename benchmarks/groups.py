@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 from command import run
-from loops import SourceDesign, ThreadPerEnv, make, serve
+from loops import SourceDesign, SubmitPerEnv, ThreadPerEnv, make, serve
 from quiet import Quiet, Row, gain_row, interleave, ratio_row, repeat
 from unconnected import Unconnected
 
@@ -148,27 +148,25 @@ def cheap(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
 
 
 def source(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
-    """A step of 128 Sokoban environments: source design / groups; one thread per environment / groups."""
+    """A step of 128 Sokoban environments, 24 in an episode: source design / groups; others / groups."""
     count = 128
     orders = [("sokoban", {**ROOM, "max_steps": 1_000_000}, 7)] * count
     moves = ["Up", "Right", "Left", "Down"] * sizes.moves
-    design, threads = SourceDesign(orders), ThreadPerEnv(orders)
+    peers = {"source": SourceDesign(orders), "lean": SubmitPerEnv(orders), "threads": ThreadPerEnv(orders)}
     with Groups(config("Sokoban", 1, size=count, max_steps=1_000_000, **ROOM), plan="auto") as groups:
-        groups.reset(seed=7)
 
-        def steps(manager: Any) -> float:
-            inputs = [[_said(n, move) for n in range(count)] for move in moves]
-            return timed(lambda: [manager.step(each) for each in inputs]) / len(inputs)
+        def steps(begin: Callable[[], Any], step: Callable[[Any], Any]) -> float:
+            inputs = [[_said(n, move, _WORDS) for n in range(count)] for move in moves]
+            begin()
+            return timed(lambda: [step(each) for each in inputs]) / len(inputs)
 
-        contestants = {
-            "ours": lambda: steps(groups),
-            "source": lambda: steps(design),
-            "threads": lambda: steps(threads),
-        }
+        contestants = {name: lambda peer=peer: steps(peer.begin, peer.step) for name, peer in peers.items()}
+        contestants["ours"] = lambda: steps(lambda: groups.reset(seed=7), groups.step)
         slices = interleave(quiet, contestants, 2 * sizes.rounds)
-    design.pool.shutdown()
-    threads.pool.shutdown()
+    for peer in peers.values():
+        peer.pool.shutdown()
     yield gain_row("a step of 128 Sokobans: source design / groups", slices["ours"], slices["source"], 10)
+    yield gain_row("… a submit per environment that sends actions alone / groups", slices["ours"], slices["lean"])
     yield gain_row("… one thread per environment / groups", slices["ours"], slices["threads"])
 
 
@@ -222,8 +220,12 @@ def _pair(slices: dict[str, Any]) -> tuple[Any, Any]:
     return slices["ours"], slices["theirs"]
 
 
-def _said(env_id: int, action: str) -> dict[str, Any]:
-    return {"env_id": env_id, "actions": [action], "llm_response": "", "llm_raw_response": ""}
+_WORDS = "<think>The box stands left of its target and I stand below it, so I go around. </think>"  # a short thought
+
+
+def _said(env_id: int, action: str, words: str = "") -> dict[str, Any]:
+    text = f"{words}<answer>{action}</answer>"
+    return {"env_id": env_id, "actions": [action], "llm_response": text, "llm_raw_response": text}
 
 
 MEASURES: dict[str, Callable[[Quiet, Sizes], Iterator[Row]]] = {

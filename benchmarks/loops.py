@@ -50,8 +50,8 @@ def serve(asked: tuple[str, Any]) -> None:
 
 # -- the source design, and threads ------------------------------------------------------------------------
 #
-# Both carry out the same turns, by the same rules, into the same caches as groups do: only who is asked, and how,
-# differs.
+# All carry out the same turns, by the same rules, into the same caches as groups do: only who is asked, and what
+# travels, differs.
 
 _replicas: list[Member] = []
 
@@ -72,27 +72,47 @@ def _turn_of(env_id: int, actions: list[str]) -> Turned:
     return _replicas[env_id].turn(actions)
 
 
+def _told(given: Mapping[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+    """A turn as the source sends it back: with the whole status, which it has brought up to date."""
+    turned = _replicas[given["env_id"]].turn(given["actions"])
+    _, executed, _, reward, _, done, _, _ = turned
+    status["num_actions"] += len(executed)
+    status["rewards"].append(reward)
+    status["terminated"] = done
+    left = 1_000_000 - status["num_actions"]
+    return {"env_id": given["env_id"], "success": True, "status": status, "turned": turned, "actions_left": left}
+
+
 class _Manager:
     """Submits a turn per environment, waits for each, and keeps the caches."""
 
     def __init__(self, orders: Sequence[Order]) -> None:
+        self._orders = orders
+        self.begin()
+
+    def begin(self) -> None:
+        """Forgets all turns: what the source sends grows with them."""
         self._caches = [
-            Trajectory(number, number, order[0], 1_000_000, order[2]) for number, order in enumerate(orders)
+            Trajectory(number, number, order[0], 1_000_000, order[2]) for number, order in enumerate(self._orders)
         ]
         for cache in self._caches:
             cache.begin(Begun("", ()))
 
-    def submit(self, env_id: int, actions: list[str]) -> Future[Turned]:
-        raise NotImplementedError
-
     def step(self, inputs: Sequence[Mapping[str, Any]]) -> None:
-        futures = [self.submit(given["env_id"], given["actions"]) for given in inputs]
+        futures = [self.submit(given) for given in inputs]
         for given, future in zip(inputs, futures, strict=True):
             said = Said(given["actions"], given["llm_response"], given["llm_raw_response"])
-            self._caches[given["env_id"]].take(future.result(), said, -0.1)
+            self._caches[given["env_id"]].take(self.turned(future), said, -0.1)
+
+    def submit(self, given: Mapping[str, Any]) -> Future[Any]:
+        raise NotImplementedError
+
+    def turned(self, future: Future[Any]) -> Turned:
+        answer: Turned = future.result(timeout=30)
+        return answer
 
 
-class SourceDesign(_Manager):
+class SubmitPerEnv(_Manager):
     """A replica of every environment in every worker, and a submit per environment and step, to whoever is free."""
 
     def __init__(self, orders: Sequence[Order], workers: int = 2) -> None:
@@ -100,8 +120,22 @@ class SourceDesign(_Manager):
         spawn = get_context("spawn")
         self.pool = ProcessPoolExecutor(workers, mp_context=spawn, initializer=_build_all, initargs=(list(orders),))
 
-    def submit(self, env_id: int, actions: list[str]) -> Future[Turned]:
-        return self.pool.submit(_turn_of, env_id, actions)
+    def submit(self, given: Mapping[str, Any]) -> Future[Any]:
+        return self.pool.submit(_turn_of, given["env_id"], given["actions"])
+
+
+class SourceDesign(SubmitPerEnv):
+    """The same, and what the source sends: everything that was said, and the status with its rewards, both ways."""
+
+    def submit(self, given: Mapping[str, Any]) -> Future[Any]:
+        status = self._caches[given["env_id"]].status
+        keys = ("num_actions", "truncated", "terminated", "seed")
+        sent = {**{key: getattr(status, key) for key in keys}, "rewards": status.rewards.copy()}
+        return self.pool.submit(_told, given, sent)
+
+    def turned(self, future: Future[Any]) -> Turned:
+        answer: Turned = future.result(timeout=30)["turned"]
+        return answer
 
 
 class ThreadPerEnv(_Manager):
@@ -112,5 +146,5 @@ class ThreadPerEnv(_Manager):
         self._members = _members(orders)
         self.pool = ThreadPoolExecutor(len(self._members))
 
-    def submit(self, env_id: int, actions: list[str]) -> Future[Turned]:
-        return self.pool.submit(self._members[env_id].turn, actions)
+    def submit(self, given: Mapping[str, Any]) -> Future[Any]:
+        return self.pool.submit(self._members[given["env_id"]].turn, given["actions"])

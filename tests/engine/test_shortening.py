@@ -48,3 +48,22 @@ def test_a_move_of_many_members_has_to_pay_for_all_of_them() -> None:
     assert not choice.pays(1.0, 0.3, members=200)
     assert not choice.pays(1.0, 0.3, members=1, cold=True)
     assert choice.pays(1.0, 6.0, members=200, cold=True)
+
+
+class Unsaved(Counted):
+    """Finds out that it cannot be saved when it is asked."""
+
+    def snapshot(self) -> tuple[int, int]:
+        raise NotImplementedError
+
+
+def test_who_can_be_saved_need_not_be_replayed_on_threads() -> None:
+    choice = Choice("process", 4, "", seconds=0.01, threads=32)
+    assert choice.pays(0.64, 1.5, members=128)
+    assert not choice.pays(0.64, 1.5, members=128, replays=True)
+    with Pool([Counted, Unsaved]) as pool:
+        pool.call("step")
+        crew = pool._crew
+        assert [crew.moving.can_save(member) for member in crew.members] == [True, False]
+        assert [len(member.journal) for member in crew.members] == [0, 1]
+        assert pool.call("step") == {0: 2, 1: 2}

@@ -107,6 +107,11 @@ class Moving:
         kept = crew.slots if place is crew.backend else {HERE: crew.slots[HERE]}
         return place, {n: kept[n] if n in kept else Slot(n, place) for n in (HERE, *range(count))}
 
+    def can_save(self, member: Member) -> bool:
+        """Whether it can be saved, which is found out by doing it: then it moves without its past."""
+        self._shorten([member])
+        return member.snapshots
+
     def _shorten(self, members: list[Member]) -> None:
         able = [member for member in members if member.snapshots]
         handle = Handle(self._crew.hearing.pump, [member.index for member in able])

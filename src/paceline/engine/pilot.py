@@ -102,7 +102,13 @@ class Pilot:
         if choice.backend == self._crew.place:
             self.final = not measured.crowded
             self._rest(spent)
-        elif choice.pays(round_, spent, members=measured.members, cold=not forkserver.is_running()):
+        elif choice.pays(
+            round_,
+            spent,
+            members=measured.members,
+            cold=not forkserver.is_running(),
+            replays=choice.threads > 1 and not self._crew.moving.can_save(self._crew.members[0]),
+        ):
             self._move(choice)
         else:
             self.plan = Plan(backend="inline", workers=1, why=f"{choice.why}; it is too early for that to pay")

@@ -124,7 +124,9 @@ class Choice:
     threads: int = 1
     """How many rows of a port each worker runs at once."""
 
-    def pays(self, here: float, spent: float, *, members: int = 0, cold: bool = False) -> bool:
+    def pays(
+        self, here: float, spent: float, *, members: int = 0, cold: bool = False, replays: bool = False
+    ) -> bool:
         """Whether to move now, after so many seconds of rounds that take `here`.
 
         Nobody knows how long it will go on. So a move waits until it would have paid twice by now, had it been made
@@ -135,11 +137,12 @@ class Choice:
             spent: Seconds of rounds so far.
             members: How many there are; those that go are saved, sent and built again.
             cold: Whether the first process of all has still to be started.
+            replays: Whether members cannot be saved.
         """
         cost = _STARTING.get(self.backend, _STARTING["process"]) * self.workers
         if self.backend == "process":
             cost += _MOVING * (members - self.own) + (_FIRST_PROCESS if cold else 0.0)
-        if self.threads > 1:  # who cannot be saved is replayed there, waits included, one after another
+        if self.threads > 1 and replays:  # waits included, one after another
             cost += spent / self.workers
         return spent * (1 - self.seconds / here) >= _SURELY * cost
 
