@@ -29,6 +29,7 @@ from paceline.vector import make_vec
 
 LOOP, SYNC, ASYNC, ENVPOOL = "loop", "Sync", "Async", "EnvPool"
 AUTO, HELPED, TWO = "ours, auto", "ours, 1 worker and here", "ours, 2 workers"
+LENT = "ours, auto, copy=False"
 FIRST_READY, UNCONNECTED = "ours, first ready", "2 unconnected loops"
 
 _AUTO_SETTLES = 3.0  # seconds: it measures first, and then moves; a vector is what it is after that
@@ -82,8 +83,8 @@ def gymnasium_like(kind: Callable[..., Any], make: Make, envs: int) -> Seat:
     return Seat(lambda: vector.step(actions), vector.close, envs)
 
 
-def ours(plan: Plan | int | str, make: Make, envs: int) -> Seat:
-    vector = make_vec([make] * envs, plan=plan)
+def ours(plan: Plan | int | str, make: Make, envs: int, *, copy: bool = True) -> Seat:
+    vector = make_vec([make] * envs, plan=plan, copy=copy)
     vector.reset(seed=0)
     actions = actions_of(vector.single_action_space, envs)
     warm = _AUTO_SETTLES if plan == "auto" else 0.0
@@ -166,6 +167,7 @@ class Contestant:
         workloads: How the names of those begin in which it takes part.
         most: How many envs it is given at most.
         raced: Whether it is a Python peer of ours.
+        lends: Whether what it returns is its own buffers, which the next step writes again.
     """
 
     build: Callable[[Make, int], Seat]
@@ -173,17 +175,19 @@ class Contestant:
     workloads: tuple[str, ...] = ("",)
     most: int = 1_000_000
     raced: bool = False
+    lends: bool = False
 
     def takes_part(self, workload: str, envs: int) -> bool:
         return workload.startswith(self.workloads) and envs <= self.most
 
 
 _sb3 = partial(Contestant, package="stable_baselines3", raced=True)
-_puffer = partial(Contestant, package="pufferlib", raced=True)
+_puffer = partial(Contestant, package="pufferlib", raced=True, lends=True)
 
 CONTESTANTS = {
     LOOP: Contestant(loop),
     AUTO: Contestant(partial(ours, "auto")),
+    LENT: Contestant(partial(ours, "auto", copy=False), lends=True),
     HELPED: Contestant(partial(ours, Plan("process", 1, helps=True))),
     TWO: Contestant(partial(ours, 2)),
     FIRST_READY: Contestant(first_ready, workloads=("skewed",)),

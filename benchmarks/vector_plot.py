@@ -10,7 +10,7 @@ from lanes import Found
 from quiet import Slices
 from vector_aims import Results
 
-_BLUES = ("#08306b", "#2171b5", "#6baed6", "#9ecae1")
+_BLUES = ("#08306b", "#2171b5", "#4292c6", "#6baed6", "#9ecae1")
 _SHAPES = "sD^v<>PX*"
 
 

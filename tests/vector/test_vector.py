@@ -311,10 +311,12 @@ def test_without_copies_arrays_are_written_again(plan: Any) -> None:
     ours = make_vec([partial(Count, 0)] * 2, plan=plan, copy=False)
     with ours.pool:
         ours.reset(seed=0)
-        first = ours.step(np.zeros(2, int))[0]
+        first, rewards = ours.step(np.zeros(2, int))[:2]
         assert first[0, 0] == 1
-        ours.step(np.zeros(2, int))
+        rewards[:] = 7.0  # the caller's until the next step
+        again = ours.step(np.zeros(2, int))[1]
         assert first[0, 0] == 2
+        assert rewards.tolist() == again.tolist() != [7.0, 7.0]
 
 
 def test_an_id_will_do() -> None:

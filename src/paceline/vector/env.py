@@ -249,7 +249,8 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
     def _outcome(self, envs: list[int]) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         infos = self._infos.read(envs, self._port.extras)
         rewards, ended, cut = self._columns
-        return self._reads(), rewards.copy(), ended.astype(np.bool_), cut.astype(np.bool_), infos
+        kept = rewards.copy() if self.copy else rewards
+        return self._reads(), kept, ended.astype(np.bool_), cut.astype(np.bool_), infos
 
     def send(self, actions: Any, envs: Iterable[int] | None = None) -> None:
         """Asks some envs to step, with an action each in that order; `recv` gives whoever is ready."""
