@@ -37,12 +37,13 @@ class Sizes:
     shops: int = 32
     turns: int = 12
     cheap: int = 64
-    moves: int = 6  # four steps each; the first steps after a pause are slow
+    moves: int = 6  # four steps each
+    seconds: float = 0.5  # of steps, at least: the first ones after a pause are slow
     agents: int = 64
     agent_rounds: int = 5
 
 
-QUICK = Sizes(rounds=3, rooms=32, shops=8, turns=4, cheap=16, moves=2, agents=16, agent_rounds=1)
+QUICK = Sizes(rounds=3, rooms=32, shops=8, turns=4, cheap=16, moves=2, seconds=0.1, agents=16, agent_rounds=1)
 ROOM = {"dim_x": 6, "dim_y": 6, "num_boxes": 3, "search_depth": 100}
 
 
@@ -157,8 +158,12 @@ def source(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
 
         def steps(begin: Callable[[], Any], step: Callable[[Any], Any]) -> float:
             inputs = [[_said(n, move, _WORDS) for n in range(count)] for move in moves]
-            begin()
-            return timed(lambda: [step(each) for each in inputs]) / len(inputs)
+            episodes, seconds = 0, 0.0
+            while seconds < sizes.seconds:
+                begin()
+                seconds += timed(lambda: [step(each) for each in inputs])
+                episodes += 1
+            return seconds / episodes / len(inputs)
 
         contestants = {name: lambda peer=peer: steps(peer.begin, peer.step) for name, peer in peers.items()}
         contestants["ours"] = lambda: steps(lambda: groups.reset(seed=7), groups.step)

@@ -58,6 +58,8 @@ def test_what_only_vectors_can_do_is_refused_elsewhere(plan: Plan) -> None:
         (Measured(8, 1e-3, sendable=False), "inline", "cannot be sent"),
         (Measured(8, 5e-3, cpu_share=0.01), "thread", "it waits for 99% of that: on 8 threads"),
         (Measured(8, 5e-3, cpu_share=0.01, touches_globals=True), "process", "on 2 processes"),
+        (Measured(128, 25e-6), "inline", "would not be clearly less"),  # most of it is the caller's own
+        (Measured(128, 60e-6), "process", "on 2 processes"),
         (Measured(1, 1.0), "inline", "nothing to share out"),
         (Measured(8, 2e-4, message_bytes=10_000_000), "inline", "would not be clearly less"),
         (Measured(8, 100e-6, through_port=True), "process", "4 here, the others on 1 process: about"),

@@ -24,6 +24,7 @@ _LONG = 6  # a round that takes so many times as long says enough by itself
 _WORTH = 1.2  # a place that promises less than this is not worth a move
 _CALL_MESSAGE = 150e-6  # a round of messages to process workers, until it has been measured
 _RING = 60e-6  # the same through a port
+_CALLERS_OWN = 15e-6  # of each call: packing, the journal, taking in; that is the caller's wherever members live
 _THREAD_SWITCH = 60e-6
 _STARTING = {"process": 0.05, "thread": 0.0005}  # seconds that a new worker costs: start, rebuild, cold caches
 _FIRST_PROCESS = 0.4  # seconds until there is something to fork workers from
@@ -171,7 +172,9 @@ def _processes(measured: Measured, budget: Budget) -> Choice | None:
         return None
     message = _RING if measured.through_port else _CALL_MESSAGE
     travel = message + measured.members * measured.message_bytes / _BYTES_PER_SECOND
-    seconds = measured.seconds * ceil(measured.members / workers) * TWO_CORES_ARE_NOT_TWICE_ONE + travel
+    stays = 0.0 if measured.through_port else min(_CALLERS_OWN, measured.seconds)
+    share = (measured.seconds - stays) * ceil(measured.members / workers) * TWO_CORES_ARE_NOT_TWICE_ONE
+    seconds = share + stays * measured.members + travel
     takes = f"about {_time(seconds)}, {_time(travel)} of it messages"
     if not measured.through_port:
         return Choice("process", workers, f"on {workers} processes {takes}", seconds)
