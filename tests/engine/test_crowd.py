@@ -75,8 +75,13 @@ class OfItsThread:
         return threading.get_ident() == self.thread
 
 
-WAITS = {4: (0.0, 0.01, 0.03), 5: (0.002, 0.02, 0.0)}
-"""Order → seconds before it seeds, before it draws, and before it puts back: 4 draws while 5 has its own seed there."""
+WAITS = {
+    4: (0.0, 0.01, 0.03, 0.0),  # draws while 5 has its own seed there
+    5: (0.002, 0.02, 0.0, 0.0),
+    6: (0.0, 0.02, 0.02, 0.0),  # draws while 7 has its own seed there,
+    7: (0.01, 0.02, 0.0, 0.05),  # who ends last, when everything is as it was
+}
+"""Order → seconds before it seeds, before it draws, before it puts back, and before it ends."""
 
 
 class PutsBack:
@@ -93,7 +98,7 @@ class PutsBack:
         if int(order) == 3:
             time.sleep(0.01)
             return "said"
-        late, before, after = WAITS.get(int(order), (0.0, 0.005 * (1 + self.number % 2), 0.0))
+        late, before, after, end = WAITS.get(int(order), (0.0, 0.005 * (1 + self.number % 2), 0.0, 0.0))
         if int(order):
             time.sleep(late)
             state = np.random.get_state()
@@ -102,6 +107,7 @@ class PutsBack:
             out[...] = np.random.randint(1_000_000)
             time.sleep(after)
             np.random.set_state(state)
+            time.sleep(end)
         return None
 
 
@@ -168,7 +174,7 @@ def test_a_member_stays_on_one_thread() -> None:
         assert port.outputs["out"].tolist() == [63_333] * 6
 
 
-@pytest.mark.parametrize("orders", [[1, 1, 1, 1], [1, 2, 3, 0], [2, 1, 0, 3], [4, 5, 0, 0]])
+@pytest.mark.parametrize("orders", [[1, 1, 1, 1], [1, 2, 3, 0], [2, 1, 0, 3], [4, 5, 0, 0], [6, 7, 0, 0]])
 def test_generators_that_are_put_back_are_noticed_and_nothing_is_lost(orders: list[int]) -> None:
     def job(**options: object) -> list[object]:
         with Pool([partial(PutsBack, n) for n in range(4)], **options) as pool:  # type: ignore[arg-type]
@@ -181,6 +187,14 @@ def test_generators_that_are_put_back_are_noticed_and_nothing_is_lost(orders: li
             return seen
 
     assert job(backend="process", workers=1, threads=4) == job()
+
+
+def test_generators_that_are_put_back_on_threads_are_named() -> None:
+    with Pool([partial(PutsBack, n) for n in range(2)], backend="thread", workers=2) as pool:
+        port = pool.port("draw_row", *ORDER)
+        port.inputs["order"][:] = [6, 7]
+        with pytest.raises(paceline.SharedRandomness):
+            port.round()
 
 
 def test_a_deadline_is_that_of_one_row_however_many_share_a_thread() -> None:
@@ -284,6 +298,108 @@ def test_more_items_than_threads_are_all_run() -> None:
         crowd.run(lambda item: done.append(1 // item - 1), [0], [1])
     assert sorted(done) == sorted([*range(10)] * 3)
     assert [crowd.thread_of(n) for n in (9, 3, 3, 10)] == [1, 1, 1, 0]
+
+
+def test_a_thread_that_is_busy_holds_no_other_up() -> None:
+    last = threading.Event()
+    crowd = Crowd(2)
+    done: list[int] = []
+
+    def job(number: int) -> None:
+        if number == 0:
+            assert last.wait(20.0), "the last one was not begun, though its thread has nothing to do"
+        if number == 3:
+            last.set()
+        done.append(number)
+
+    crowd.run(job, range(4), [crowd.thread_of(n) for n in range(4)])
+    assert sorted(done) == [0, 1, 2, 3]
+
+
+_imported: list[int] = []
+
+
+class SetsPrecision:
+    """As a module does that sets something when it is imported, by the first who needs it."""
+
+    def __init__(self) -> None:
+        if not _imported:
+            _imported.append(1)
+            decimal.getcontext().prec = 5
+
+    def look_row(self, order: np.ndarray, out: np.ndarray) -> None:
+        out[...] = decimal.getcontext().prec
+
+    def look(self) -> int:
+        return decimal.getcontext().prec
+
+
+def test_what_is_set_in_a_process_holds_on_its_threads() -> None:
+    with Pool([SetsPrecision] * 5, backend="process", workers=1, threads=3) as pool:
+        port = pool.port("look_row", *ORDER)
+        for _ in range(2):
+            port.round()
+            assert port.outputs["out"].tolist() == [5] * 5
+        assert pool.call("look") == dict.fromkeys(range(5), 5)
+
+
+def test_what_the_caller_has_set_holds_on_threads() -> None:
+    with decimal.localcontext() as context:
+        context.prec = 7
+        with Pool([SetsPrecision], backend="inline") as pool:  # what it sets is set here
+            here = pool.call("look")[0]
+        with Pool([SetsPrecision] * 3, backend="thread", workers=3) as pool:
+            assert pool.call("look") == dict.fromkeys(range(3), here)
+
+
+def test_a_member_with_a_pool_of_its_own_does_not_swap_beside_others() -> None:
+    with (
+        Pool([Nesting] * 2, backend="process", workers=1, threads=2) as pool,
+        pytest.raises(paceline.SharedRandomness),
+    ):
+        pool.port("draw_row", *ORDER).round()
+
+
+class Nesting:
+    """Has a pool, whose member draws."""
+
+    def __init__(self) -> None:
+        self.pool = Pool([partial(PutsBack, 0)])
+
+    def draw_row(self, order: np.ndarray, out: np.ndarray) -> None:
+        out[...] = self.pool.map(_draws, [1])[0]
+
+
+def _draws(_: int) -> int:
+    return np.random.randint(1_000_000)
+
+
+class BoundToItsThread(OfItsThread):
+    """Is given its rows once, on its own thread, and draws then, which is nobody else's business."""
+
+    def bind_look_row(self, order: np.ndarray, out: np.ndarray) -> object:
+        assert threading.get_ident() == self.thread
+        drawn = np.random.randint(1_000_000)
+
+        def look() -> None:
+            assert threading.get_ident() == self.thread
+            out[...] = drawn
+
+        return look
+
+
+def test_rows_are_bound_by_the_same_rules() -> None:
+    def job(**options: object) -> list[int]:
+        with Pool([BoundToItsThread] * 4, **options) as pool:  # type: ignore[arg-type]
+            port = pool.port("look_row", *ORDER)
+            port.round()
+            return port.outputs["out"].tolist()
+
+    before = np.random.get_state()[2]
+    expected = job()
+    assert np.random.get_state()[2] == before
+    assert len(set(expected)) == 4
+    assert job(backend="process", workers=2) == job(backend="process", workers=1, threads=2) == expected
 
 
 def test_vectors_take_it_from_their_plan() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import sys
+import time
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +17,7 @@ from members import BadStr, DeadlyToBind, Dictionary, Fault, Ledger, Odd, SlowRo
 
 import paceline
 from paceline import Pool
+from paceline.engine import sending
 from paceline.engine.host import Host
 from paceline.engine.seat import ERROR
 
@@ -83,6 +88,78 @@ def test_workers_that_die_before_anybody_is_answered_are_not_replaced_for_ever(k
         assert [event.kind for event in pool.events] == ["lost"] * 3
         port.close()
         assert pool.call("fine") == {0: "fine"}
+
+
+class HangsToBind:
+    """Never comes back from being given its rows."""
+
+    def bind_step_row(self, a: np.ndarray, o: np.ndarray) -> object:
+        while True:
+            pass
+
+    def step_row(self, a: np.ndarray, o: np.ndarray) -> None:
+        o[...] = a
+
+
+def test_who_hangs_while_it_is_bound_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "BUILD_DEADLINE", 0.5)
+    with Pool([HangsToBind], backend="process", restarts=1) as pool:
+        port = pool.port("step_row", *ONE)
+        port.post()
+        with pytest.raises(paceline.WorkerLost, match="nobody had got an answer"):
+            port.wait()
+
+
+class Sleepy:
+    """Takes its time for every row."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def step_row(self, a: np.ndarray, o: np.ndarray) -> None:
+        time.sleep(0.05)
+        self.steps += 1
+        o[...] = self.steps
+
+
+def test_a_long_past_is_replayed_whatever_one_call_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "BUILD_DEADLINE", 1.0)
+    with Pool([Sleepy], backend="process") as pool:
+        port = pool.port("step_row", *ONE)
+        for _ in range(40):
+            port.round()
+        os.kill(pool.workers[0].pid, 9)
+        port.round()
+        assert port.outputs["o"].tolist() == [41.0]
+
+
+class Exclusive:
+    """Holds what can be held only once, and draws late."""
+
+    def __init__(self, path: str) -> None:
+        self.steps = 0
+        self.file = open(path, "w")  # noqa: SIM115
+        fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def step_row(self, a: np.ndarray, o: np.ndarray) -> None:
+        self.steps += 1
+        o[...] = np.random.rand() if self.steps == 4 else self.steps
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def test_a_member_is_closed_before_it_is_built_again(tmp_path: Path) -> None:
+    def job(**options: Any) -> list[list[float]]:
+        with Pool([partial(Exclusive, str(tmp_path / str(n))) for n in range(3)], **options) as pool:
+            port, seen = pool.port("step_row", *ONE), []
+            for _ in range(6):
+                port.round()
+                seen.append(port.outputs["o"].tolist())
+            assert any(event.kind == "isolated" for event in pool.events)
+            return seen
+
+    assert job() == job(backend="process") == job(backend="process", workers=1, threads=3)
 
 
 def test_a_host_answers_what_it_cannot_run() -> None:

@@ -92,6 +92,6 @@ class Aside:
         self._crew.note("isolated", f"members {[m.index for m in members]} draw from process-wide generators: isolated")
         for number, port in self._crew.ports.items():
             if port.book.lives_on(slot):
-                slot.queue.appendleft(Request("bind", {}, method=number))
+                slot.queue.appendleft(self._crew.sending.binding(number))
         slot.queue.appendleft(self._crew.sending.building(members))
         self._crew.sending.feed(slot)

@@ -9,28 +9,36 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
-_Job = tuple[Callable[[], None], "_Round"]
+_Jobs = tuple[list[Callable[[], None]], "_Round"]
+
+_idents: set[int] = set()
+
+
+def on_a_crowds_thread() -> bool:
+    """Whether whoever asks is a member of a crowd: others may run beside it in this process."""
+    return threading.get_ident() in _idents
 
 
 class _Round:
     """What is run together, and whether it is over."""
 
-    __slots__ = ("_jobs", "_last", "_numbers", "_over", "error")
+    __slots__ = ("_last", "_numbers", "_over", "_parts", "error")
 
-    def __init__(self, jobs: list[tuple[queue.SimpleQueue[_Job], Callable[[], None]]]) -> None:
+    def __init__(self, parts: list[tuple[queue.SimpleQueue[_Jobs], list[Callable[[], None]]]]) -> None:
         self.error: BaseException | None = None
-        self._jobs = iter(jobs)
-        self._numbers, self._last = count(1), len(jobs)
+        self._parts = iter(parts)
+        self._numbers, self._last = count(1), len(parts)
         self._over = threading.Lock()
         self._over.acquire()
 
     def start_next(self) -> None:
-        """Hands the next job out. Each thread does that before its own: to wake them all takes longer than to run."""
-        for line, job in self._jobs:
-            line.put((job, self))
+        """Wakes the next thread. Each does that before its own jobs: for one to wake them all would take longer."""
+        for line, jobs in self._parts:
+            line.put((jobs, self))
             return
 
     def one_done(self) -> None:
@@ -53,7 +61,7 @@ class Crowd:
 
     def __init__(self, size: int) -> None:
         self.together = True
-        self._lines: list[queue.SimpleQueue[_Job]] = []
+        self._lines: list[queue.SimpleQueue[_Jobs]] = []
         self._size = size
         self._threads: dict[int, int] = {}  # member → its thread, also if it is built again
 
@@ -61,7 +69,7 @@ class Crowd:
         """The thread of a member; it gets one when it is first asked for."""
         number = self._threads.setdefault(member, len(self._threads) % self._size)
         while len(self._lines) <= number:
-            line: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+            line: queue.SimpleQueue[_Jobs] = queue.SimpleQueue()
             name = f"paceline-crowd-{len(self._lines)}"
             threading.Thread(target=_work, args=(line,), name=name, daemon=True).start()
             self._lines.append(line)
@@ -70,30 +78,31 @@ class Crowd:
     def call(self, thread: int, function: Callable[..., Any], *args: Any) -> Any:
         """Calls a member's function where it belongs, and waits for it."""
         answers: list[Any] = []
-        self._run([(thread, lambda: answers.append(function(*args)))])
+        self._run({thread: [lambda: answers.append(function(*args))]})
         return answers[0]
 
     def run(self, function: Callable[[Any], None], entries: Sequence[Any], threads: Sequence[int]) -> None:
         """Calls `function` with every entry, on the thread that is named for it; returns when all are done."""
-        self._run([(thread, _given(function, entry)) for thread, entry in zip(threads, entries, strict=True)])
+        parts: dict[int, list[Callable[[], None]]] = {}
+        for thread, entry in zip(threads, entries, strict=True):
+            parts.setdefault(thread, []).append(partial(function, entry))
+        self._run(parts)
 
-    def _run(self, jobs: list[tuple[int, Callable[[], None]]]) -> None:
-        round_ = _Round([(self._lines[thread], job) for thread, job in jobs])
+    def _run(self, parts: dict[int, list[Callable[[], None]]]) -> None:
+        round_ = _Round([(self._lines[thread], jobs) for thread, jobs in parts.items()])
         round_.start_next()
         round_.wait()
 
 
-def _given(function: Callable[[Any], None], entry: Any) -> Callable[[], None]:
-    return lambda: function(entry)
-
-
-def _work(line: queue.SimpleQueue[_Job]) -> None:
+def _work(line: queue.SimpleQueue[_Jobs]) -> None:
+    _idents.add(threading.get_ident())
     while True:
-        job, round_ = line.get()
+        jobs, round_ = line.get()
         round_.start_next()
-        try:
-            job()
-        except BaseException as error:
-            round_.error = round_.error or error
+        for job in jobs:
+            try:
+                job()
+            except BaseException as error:
+                round_.error = round_.error or error
         round_.one_done()
-        del job, round_  # or it would hold on to what it ran until the next time
+        del jobs, job, round_  # or it would hold on to what it ran until the next time

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextvars import copy_context
 from time import perf_counter
 from typing import Any
 
@@ -63,6 +64,7 @@ class Host:
         self._interruptible = interruptible  # Ctrl-C in a member's code is the caller's, not the member's
         self.traced = traced
         self.crowd = Crowd(threads) if threads > 1 else None  # runs rows beside each other, for members that wait
+        self._context = copy_context()  # what a crowd's members find set, who run on threads that know nothing of it
         self.isolation = isolation or Swapping(alone, crowd=self.crowd)
         self._mark = mark
         self.tell = tell
@@ -107,16 +109,15 @@ class Host:
         self, index: int, key: Key, recipe: Any, base: Any, entries: Any, isolated: bool, deterministic: bool
     ) -> Result:
         self.begin(index)
+        self._on_drop([index])  # one that is built again: what it holds (a port, a simulator) can be held only once
         seat = self._seats[index] = Seat(index, Streams(self.seed, key, isolated=isolated), deterministic)
-        if self.crowd is not None:
-            seat.streams.thread = self.crowd.thread_of(index)
         start = perf_counter()
         known = len(GENERATORS.known())
         try:
             self._construct(seat, recipe)
             self._restore(seat, base)
             for number, entry in enumerate(entries):
-                replay(self.isolation, seat, number, entry)
+                replay(self.isolation, seat, number, entry, self.begin)
         except Stale as stale:  # it draws late in its life, or has imported torch: once more, swapped from the start
             if isolated and len(GENERATORS.known()) == known:
                 seat.error = ReplayDiverged(f"member {index} draws from a stream that nobody knows: {stale!r}")
@@ -139,11 +140,15 @@ class Host:
         }
 
     def _construct(self, seat: Seat, recipe: Any) -> None:
-        factory = recipe if callable(recipe) else wire.unpack(recipe)
+        factory = recipe if callable(recipe) else self._context.run(wire.unpack, recipe)
+        if self.crowd is not None:
+            seat.streams.thread, seat.streams.context = self.crowd.thread_of(seat.index), self._context.copy()
         try:
             seat.value = self.isolation.run(seat.streams, "__init__", factory, ())
         except Stale:  # it imported torch and drew from it: now that torch is there, it gets its own stream
             seat.value = self.isolation.run(seat.streams, "__init__", factory, ())
+        if self.crowd is not None:  # what it set, or a module that it imported, holds for those after it, too
+            self._context = seat.streams.context.copy()
 
     def _restore(self, seat: Seat, base: Any) -> None:
         if base is None:

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import Context
 from functools import partial
 from typing import Any
 
-from paceline.engine.crowd import Crowd
+from paceline.engine.crowd import Crowd, on_a_crowds_thread
 from paceline.engine.generators import GENERATORS
+from paceline.engine.seeding import SEEDINGS
 from paceline.seeds import Key, sequence
 
 
@@ -33,7 +35,7 @@ class Shared(Exception):
 class Streams:
     """One member's streams of the process-wide generators."""
 
-    __slots__ = ("entropy", "isolated", "on_trial", "quiet", "states", "thread")
+    __slots__ = ("context", "entropy", "isolated", "on_trial", "quiet", "states", "thread")
 
     def __init__(self, seed: int, key: Key, *, isolated: bool) -> None:
         self.entropy = [int(word) for word in sequence(seed, "streams", key).generate_state(4)]
@@ -41,7 +43,8 @@ class Streams:
         self.isolated = isolated  # swapped in every call from now on
         self.on_trial = False  # rebuilt because somebody of its group drew: the next call shows whether it was this one
         self.quiet: set[str] = set()  # methods that have run without a touch
-        self.thread = -1  # of its host's crowd, if it is a member there
+        self.thread = -1  # of its host's crowd, if it is a member there, and
+        self.context = Context()  # what its code finds set there: NumPy's errors, decimal's precision …
 
     def begin(self) -> dict[str, Any]:
         """The states to swap in; torch may have been imported since they were made."""
@@ -76,7 +79,7 @@ class Swapping:
             Stale: the member must be rebuilt with swapping on.
         """
         if self._crowd is not None and streams.thread >= 0:
-            function = partial(self._crowd.call, streams.thread, function)
+            function = partial(self._crowd.call, streams.thread, streams.context.run, function)
         if streams.isolated or name not in streams.quiet:
             return self._swapped(streams, name, function, args, keep)
         # Hot: `watch` and `quiet_since` are called only if there is something to do.
@@ -173,18 +176,18 @@ class Refusing:
         return answer
 
     def _vouch(self, before: tuple[object, ...]) -> None:
-        touched = GENERATORS.touched(before)
-        if touched:
-            raise Shared(self._complaint(touched))
+        if not self.quiet_since(before):
+            raise Shared(self._complaint(GENERATORS.touched(before[1:])))
 
     @staticmethod
     def quiet_since(before: tuple[object, ...]) -> bool:
-        """Whether nobody has drawn since."""
-        return GENERATORS.peek() == before or not GENERATORS.touched(before)
+        """Whether nobody has drawn since, nor set a generator for a while: another may have drawn meanwhile."""
+        return SEEDINGS.count == before[0] and (GENERATORS.peek() == before[1:] or not GENERATORS.touched(before[1:]))
 
     def watch(self) -> tuple[object, ...]:
         """Begins to watch."""
-        return GENERATORS.peek()
+        SEEDINGS.watch()
+        return SEEDINGS.count, *GENERATORS.peek()
 
     def disown(self) -> None:
         """A watched call drew."""
@@ -207,7 +210,7 @@ IN_FLIGHT: dict[int, int] = {}
 
 def on_a_worker_thread() -> bool:
     """Whether whoever asks is run by a worker that is a thread: other members may run beside it in this process."""
-    return threading.get_ident() in IN_FLIGHT
+    return threading.get_ident() in IN_FLIGHT or on_a_crowds_thread()
 
 
 BUILDING = threading.Lock()

@@ -134,8 +134,9 @@ class Moving:
         for number, port in self._crew.ports.items():
             for slot in self._crew.slots.values():
                 if slot.worker is not None:
-                    op = "bind" if port.book.lives_on(slot) else "unbind"
-                    self._crew.sending.submit(slot, Request(op, {}, method=number))
+                    lives = port.book.lives_on(slot)
+                    told = self._crew.sending.binding(number) if lives else Request("unbind", {}, method=number)
+                    self._crew.sending.submit(slot, told)
 
 
 def spread(members: int, workers: int, own: int = 0) -> list[int]:

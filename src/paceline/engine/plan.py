@@ -125,9 +125,7 @@ class Choice:
     threads: int = 1
     """How many rows of a port each worker runs at once."""
 
-    def pays(
-        self, here: float, spent: float, *, members: int = 0, cold: bool = False, replays: bool = False
-    ) -> bool:
+    def pays(self, here: float, spent: float, *, members: int = 0, cold: bool = False, replays: bool = False) -> bool:
         """Whether to move now, after so many seconds of rounds that take `here`.
 
         Nobody knows how long it will go on. So a move waits until it would have paid twice by now, had it been made

@@ -271,7 +271,7 @@ class Pool:
         port = crew.ports[number] = Port(crew, number, method, inputs, outputs, chosen, rows, self._limit(deadline))
         for slot in crew.slots.values():
             if port.book.lives_on(slot):
-                crew.sending.submit(slot, Request("bind", {}, method=number))
+                crew.sending.submit(slot, crew.sending.binding(number))
         return port
 
     # -- places ---------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 WORK = ("call", "map", "ring", "snapshot")
 """What somebody gets an answer to. A worker that dies in anything else has nobody to blame for it."""
 
-_TOLD = ("define", "forget", "bind", "unbind")  # nobody's code: it takes no time to speak of
+_TOLD = ("define", "forget", "unbind")  # nobody's code: it takes no time to speak of
 _LONGEST = 86400.0  # seconds to wait at a time: the kernel counts milliseconds in 32 bits
 _ASKED_AGAIN = ("call", "map", "snapshot")  # everything else a new worker is told anyway
 
@@ -188,7 +188,7 @@ class Recovery:
             else []
         )
         ports = {number: port for number, port in self._crew.ports.items() if port.book.lives_on(slot)}
-        preamble += [Request("bind", {}, method=number) for number in ports]
+        preamble += [self._crew.sending.binding(number) for number in ports]
         slot.queue.extendleft(reversed(preamble))
         # Behind the calls: a ring waits for those of its own members before it is made, never the other way round.
         for port in ports.values():
@@ -284,7 +284,7 @@ class Recovery:
         if moving:
             target.queue.append(crew.sending.building(moving))
         ports = {number: port for number, port in crew.ports.items() if port.book.lives_on(target)}
-        target.queue.extend(Request("bind", {}, method=number) for number in ports)
+        target.queue.extend(self._crew.sending.binding(number) for number in ports)
         target.queue.extend(slot.queue)
         slot.queue.clear()
         for port in ports.values():

@@ -26,8 +26,15 @@ _TOO_LARGE = check(TooLarge.__qualname__)  # an answer that was never sent, so n
 _log = logging.getLogger("paceline")
 
 
-def replay(isolation: Swapping | Refusing, seat: Seat, number: int, entry: tuple[Any, ...]) -> None:
-    _WAYS[entry[0]](isolation, seat, number, *entry[1:])
+def replay(
+    isolation: Swapping | Refusing, seat: Seat, number: int, entry: tuple[Any, ...], begin: Callable[[int], None]
+) -> None:
+    """Runs one entry again. `begin` is told before every run: a deadline is that of one, however many there are."""
+    begin(seat.index)
+    if entry[0] == "port":
+        _replay_port(isolation, seat, begin, *entry[1:])
+    else:
+        _WAYS[entry[0]](isolation, seat, number, *entry[1:])
 
 
 def _replay_call(
@@ -60,7 +67,7 @@ def _replay_told(
 def _replay_port(
     isolation: Swapping | Refusing,
     seat: Seat,
-    number: int,
+    begin: Callable[[int], None],
     method: str,
     steps: int,
     inputs: list[Any],
@@ -70,6 +77,7 @@ def _replay_port(
     function = getattr(seat.value, method)
     outputs = [np.array(blank) for blank in blanks]  # what a run leaves unwritten stays, as it did the first time
     for step in range(steps):
+        begin(seat.index)
         try:
             isolation.run(seat.streams, method, function, (*(rows[step, ...] for rows in inputs), *outputs))
         except (Stale, Shared, KeyboardInterrupt):
@@ -80,7 +88,7 @@ def _replay_port(
         raise ReplayDiverged(_divergence(seat.index, f"the last of {steps} runs of {method}()"))
 
 
-_WAYS: dict[str, Callable[..., None]] = {"call": _replay_call, "told": _replay_told, "port": _replay_port}
+_WAYS: dict[str, Callable[..., None]] = {"call": _replay_call, "told": _replay_told}
 
 
 def _divergence(index: int, what: str) -> str:

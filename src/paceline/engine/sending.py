@@ -73,6 +73,10 @@ class Sending:
         """The request that builds these members, and replays their journals."""
         return Request("build", {member.index: None for member in members}, deadline=BUILD_DEADLINE)
 
+    def binding(self, port: int) -> Request:
+        """The request that binds a port; a member that is given its rows once runs code of its own then."""
+        return Request("bind", {}, method=port, deadline=BUILD_DEADLINE)
+
     def feed(self, slot: Slot) -> None:
         """Sends what may be sent: a few requests ahead, none while stale calls wait to be made again."""
         window = 1 if slot.careful else _WINDOW

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from paceline.engine.isolation import IN_FLIGHT, Stale
 from paceline.engine.rows import block_of
 from paceline.engine.seat import Result, Seat, ability
+from paceline.engine.seeding import SEEDINGS
 from paceline.engine.wait import publish
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class BoundPort:
         readable = {name: _read_only(array) if name in inputs else array for name, array in arrays.items()}
         names = [name for name in arrays if name not in ("asked", "state")]
         self._items: list[Entry] = [
-            (item, seats[index], *_bound(seats[index].value, method, _views(readable, names, where)))
+            (item, seats[index], *self._bound(seats[index], _views(readable, names, where)))
             for index, (item, where) in rows.items()
         ]
         self._block = block_of([item for item, *_ in self._items])  # their marks, where these lie side by side
@@ -73,6 +74,15 @@ class BoundPort:
         self._quiet = bytearray([1]) * len(self._asked)  # items that may be run in groups, or are not ours
         for item, *_ in self._items:
             self._quiet[item] = 0
+
+    def _bound(self, seat: Seat, views: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """What is called for an item, and what with. A class that has `bind_<method>` is given its rows once."""
+        name = f"bind_{self._method}"
+        if ability(type(seat.value), name) is None:
+            return ability(seat.value, self._method), views
+        self._host.begin(seat.index)
+        # A read: to be bound once more, in another place, must not be a draw more.
+        return self._host.isolation.run(seat.streams, name, getattr(seat.value, name), views, False), ()
 
     def ask(self, items: list[int]) -> None:
         """Marks items as asked, for a ring that came by message."""
@@ -161,21 +171,17 @@ class BoundPort:
     def _serve_together(self, crowd: Crowd, entries: list[Entry]) -> None:
         """Runs items beside each other: while one waits, others go on. Nobody hears of one before all are done.
 
-        A member that draws is seen when one of them ends, even if it puts the generator back as it found it: whoever
-        ends in between finds it changed, and of two that do so at the same time one puts back what the other had set.
+        If anybody has drawn, or has set a generator and put it back, nobody of them counts: all are run again, one
+        after another, and so from then on.
         """
         host = self._host
-        before = host.isolation.watch()
+        SEEDINGS.watch()
+        before, seedings = host.isolation.watch(), SEEDINGS.count
         said: dict[int, Any] = {}
-        drawn: list[int] = []
-
-        def run(entry: Entry) -> None:
-            self._run_beside(entry, said)
-            if not host.isolation.quiet_since(before):
-                drawn.append(entry[0])
-
-        crowd.run(run, entries, [seat.streams.thread for _, seat, _, _ in entries])
-        if drawn or not host.isolation.quiet_since(before):
+        crowd.run(
+            lambda entry: self._run_beside(entry, said), entries, [seat.streams.thread for _, seat, _, _ in entries]
+        )
+        if SEEDINGS.count != seedings or not host.isolation.quiet_since(before):
             crowd.together = False
             self._disown(entries, said)
         self._publish(entries, said)
@@ -189,7 +195,7 @@ class BoundPort:
         host.begin(seat.index)  # for each: the deadline is that of a call, however many take their turn on a thread
         start = perf_counter()
         try:
-            result = function(*views)
+            result = seat.streams.context.run(function, *views)
         except BaseException as error:
             result = _Raised(error)
         host.span(self._method, seat.index, start)
@@ -274,13 +280,6 @@ def _parts(entries: list[Entry], together: bool) -> list[list[Entry]]:
     if not together:
         return [[entry] for entry in entries]
     return [entries] if entries else []
-
-
-def _bound(member: Any, method: str, views: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """What is called for an item, and what with. A class that has `bind_<method>` is given its rows once."""
-    if ability(type(member), f"bind_{method}") is None:
-        return ability(member, method), views
-    return getattr(member, f"bind_{method}")(*views), ()
 
 
 def _read_only(array: Any) -> Any:

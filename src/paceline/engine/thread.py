@@ -11,6 +11,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from paceline.engine.backend import Reply, Request, Settings
@@ -49,7 +51,9 @@ class ThreadWorker:
             mark=self._mark,
             tell=lambda news: self._outbox.append(("news", news)),
         )
-        self._thread = threading.Thread(target=self._run, name=f"paceline-worker-{number}", daemon=True)
+        # In a context like the caller's: what is set there (NumPy's errors, decimal's precision) holds for members too.
+        run = partial(copy_context().run, self._run)
+        self._thread = threading.Thread(target=run, name=f"paceline-worker-{number}", daemon=True)
         self._thread.start()
 
     def send(self, request: Request, descriptor: int | None = None) -> None:
