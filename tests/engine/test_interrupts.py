@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import random
 import signal
 import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from members import Interrupted, Ledger
 
@@ -98,3 +103,70 @@ def test_pythons_own_handler_is_back_when_no_pool_is_open() -> None:
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(wait_for_ever())
     assert cleaned == [True]
+
+
+class Stumbling:
+    """Counts its rows. In its third it does once what its orders say: kills its worker, presses Ctrl-C."""
+
+    def __init__(self, orders: Sequence[str], directory: str, main: int) -> None:
+        self.orders, self.directory, self.main, self.rows = orders, Path(directory), main, 0
+
+    def count_row(self, order: np.ndarray, out: np.ndarray) -> None:
+        self.rows += 1
+        out[...] = self.rows
+        time.sleep(0.001)  # so long that rows are told of one by one
+        for todo in self.orders if self.rows == 3 else ():
+            mark = self.directory / todo
+            if not mark.exists():
+                mark.touch()
+                self._do(todo)
+
+    def _do(self, todo: str) -> None:
+        if todo == "die":
+            os._exit(3)
+        while not (self.directory / "go").exists():
+            time.sleep(0.01)
+        os.kill(self.main, signal.SIGINT)
+        time.sleep(60)
+
+    def look(self) -> int:
+        return self.rows
+
+
+COUNT = ({"order": ((), "i8")}, {"out": ((), "f8")})
+
+
+def stumbling(tmp_path: Path, *orders: str) -> list[Callable[[], Stumbling]]:
+    return [partial(Stumbling, mine, str(tmp_path), os.getpid()) for mine in ((), orders)]
+
+
+def go(tmp_path: Path, on: Callable[[], object]) -> None:
+    (tmp_path / "go").touch()
+    on()
+
+
+def test_a_round_that_is_interrupted_after_a_death_never_took_place(tmp_path: Path) -> None:
+    with Pool(stumbling(tmp_path, "die", "press"), backend="process", workers=1) as pool:
+        port = pool.port("count_row", *COUNT)
+        for _ in range(2):
+            port.round()
+        with pytest.raises(KeyboardInterrupt):
+            go(tmp_path, port.round)
+        assert port.outstanding == 0
+        port.round()
+        assert port.outputs["out"].tolist() == [3, 3]
+
+
+def test_a_row_that_somebody_was_called_after_is_kept_through_an_interrupt(tmp_path: Path) -> None:
+    with Pool(stumbling(tmp_path, "press"), backend="process", workers=2) as pool:
+        port = pool.port("count_row", *COUNT)
+        for _ in range(2):
+            port.round()
+        port.post()
+        assert pool.call("look", {0: ()}) == {0: 3}
+        with pytest.raises(KeyboardInterrupt):
+            go(tmp_path, port.wait)
+        assert port.wait() == [0]
+        assert port.outputs["out"][0] == 3
+        port.round()
+        assert port.outputs["out"].tolist() == [4, 3]

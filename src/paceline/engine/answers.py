@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from paceline.engine import wire
-from paceline.engine.calls import Request, as_error
+from paceline.engine.calls import Request, as_error, first_of
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.roster import Slot
 from paceline.engine.seat import ERROR, OK, SHARED, STALE, Result
@@ -26,9 +26,9 @@ class Answers:
         self._crew = crew
         self._book = book
         self._ringing = ringing
-        self._absorbed: set[int] = set()  # items whose answers are in the journal, and not yet with the caller
+        self.absorbed: set[int] = set()  # items whose answers are in the journal, and not yet with the caller
         self.tries: dict[int, int] = {}  # how many workers an item has killed
-        self.aside: set[int] = set()  # items that drew on threads: they are rung again once their members have moved
+        self.aside: set[int] = set()  # items that did not count on threads: rung again once their members have moved
         self.extras: dict[int, Any] = {}
         self.errors: dict[int, BaseException] = {}
 
@@ -48,7 +48,7 @@ class Answers:
     def take_plain(self) -> bool:
         """Hands everything out, if everybody was asked, and has written rows and nothing else. As nearly always."""
         book = self._book
-        if self._absorbed or book.state.tobytes() != book.all_ready or book.outstanding != len(book.members):
+        if self.absorbed or book.state.tobytes() != book.all_ready or book.outstanding != len(book.members):
             return False
         book.log.served(None)
         book.waiting[:] = book.zeros
@@ -60,9 +60,9 @@ class Answers:
 
     def absorb(self, item: int) -> None:
         """Takes what an item has answered into its member's journal, once."""
-        if item in self._absorbed:
+        if item in self.absorbed:
             return
-        self._absorbed.add(item)
+        self.absorbed.add(item)
         book = self._book
         _, kind, _, _, base = book.heard.get(item, _PLAIN)
         if kind == ERROR:
@@ -82,10 +82,14 @@ class Answers:
             error.add_note(f"in member {member.index} (key {member.key!r}), {book.method}()")
         elif payload is not None and (answer := wire.unpack(payload)) is not None:
             self.extras[member.index] = answer
-        self._absorbed.discard(item)
+        self.absorbed.discard(item)
         self.tries.pop(item, None)
         book.waiting[item] = 0
         book.state[item] = IDLE
+
+    def first_error(self) -> BaseException:
+        """The lowest member's exception; the others hang on it as notes."""
+        return first_of(self.errors)
 
     def absorb_all(self, items: list[int]) -> None:
         """Takes what these have answered into their members' journals; `harvest` still has to hand it out."""
@@ -99,14 +103,16 @@ class Answers:
         if item in book.heard:
             return  # it has been answered for meanwhile
         index, kind, payload, checked, base = result
-        shared = kind == SHARED and self._crew.shrinks
-        if kind != STALE and not shared:
+        elsewhere = (kind == SHARED and self._crew.shrinks) or (
+            kind == ERROR and self._crew.aside.cannot_be_here(payload)
+        )
+        if kind != STALE and not elsewhere:
             book.heard[item] = (index, ERROR, payload, checked, base) if kind == SHARED else result
             if kind == ERROR:
                 book.state[item] = NEWS  # as its worker does, if it has the port
             return
         book.state[item] = IDLE
-        if shared:
+        if elsewhere:
             self.aside.add(item)
             self._crew.aside.tainted.append(self._ringing.request([item]))
             return
@@ -130,8 +136,8 @@ class Answers:
             book.state[item] = state[item]
 
     def forget(self) -> None:
-        """The round in hand never took place."""
-        self._absorbed.clear()
+        """The round in hand never took place, but for those that are still waited for."""
+        self.absorbed = {item for item in self.absorbed if self._book.waiting[item]}
         self.aside.clear()
 
     @property

@@ -77,8 +77,8 @@ def check_arguments(workers: int, restarts: int, failed_builds: str, snapshot_sh
 
 def check_threads(threads: int, backend: str) -> None:
     """Raises `BadInput` for a number that makes no sense, or where nobody would have so many."""
-    if threads < 1:
-        raise BadInput(f"threads={threads} makes no sense; give 1 or more")
+    if type(threads) is not int or threads < 1:
+        raise BadInput(f"threads={threads!r} makes no sense; give a whole number from 1")
     if threads > 1 and backend in ("auto", "inline", "thread"):
         raise BadInput(
             f"threads={threads} are for workers that are processes, and the backend is {backend!r}: 'auto' chooses by "

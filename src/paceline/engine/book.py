@@ -8,7 +8,7 @@ heard     main         what came by message about it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -132,13 +132,20 @@ class Book:
         self.heard[item] = (self.members[item], ERROR, error, 0, None)
         self.state[item] = NEWS
 
-    def void(self) -> None:
-        """The round in hand never took place. Workers that may have begun it are not to be trusted."""
+    def void(self, absorbed: Collection[int], *, keep: bool) -> None:
+        """The round in hand never took place. Workers that may have begun it are not to be trusted.
+
+        Args:
+            absorbed: Items that the past knows as done: their worker has died since, or their member was called after.
+            keep: Whether somebody will come back for these; otherwise they never took place either.
+        """
         for item in self.everyone:
+            if keep and item in absorbed:
+                continue
             if self.waiting[item]:
                 self.slot_of(item).suspect = self._crew.suspicious = True
-            if self.log.is_open(item):
+            if self.log.is_open(item) or item in absorbed:
                 self.log.withdraw(item)
             self.waiting[item] = self.asked[item] = self.state[item] = 0
-        self.heard.clear()
-        self.outstanding = 0
+            self.heard.pop(item, None)
+        self.outstanding = sum(self.waiting)

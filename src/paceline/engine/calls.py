@@ -7,7 +7,7 @@ Handle    what the caller holds: gathers the answers of one post, in member orde
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -181,12 +181,16 @@ class Handle:
 
     def first_error(self, among: set[int] | None = None) -> BaseException:
         """The lowest member's exception; the others hang on it as notes."""
-        failures = {m: error for m, error in self.failures().items() if among is None or m in among}
-        first, *others = failures
-        for member in others:
-            words = wire.words(failures[member])
-            _noted(failures[first], f"also member {member}: {type(failures[member]).__name__}: {words}")
-        return failures[first]
+        return first_of({m: error for m, error in self.failures().items() if among is None or m in among})
+
+
+def first_of(failures: Mapping[int, BaseException]) -> BaseException:
+    """The lowest member's exception; the others hang on it as notes."""
+    first, *others = sorted(failures)
+    for member in others:
+        words = wire.words(failures[member])
+        _noted(failures[first], f"also member {member}: {type(failures[member]).__name__}: {words}")
+    return failures[first]
 
 
 def as_error(payload: Any) -> BaseException:

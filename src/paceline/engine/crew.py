@@ -131,6 +131,11 @@ class Crew:
                     self.recovery.recover(slot, Gone("was given up because the caller was interrupted"), blame=False)
 
     @property
+    def on_threads(self) -> bool:
+        """Whether workers run members on threads."""
+        return len(self.slots) > 1 and (self.backend.name == "thread" or self.settings.threads > 1)
+
+    @property
     def busy(self) -> bool:
         """Whether anything is under way."""
         return any(slot.busy for slot in self.slots.values())

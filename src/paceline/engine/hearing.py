@@ -15,7 +15,7 @@ from paceline.engine.calls import Request, as_error
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.recovery import WORK
 from paceline.engine.roster import HERE, Member, Slot
-from paceline.engine.seat import ERROR, OK, SHARED, STALE, Result
+from paceline.engine.seat import ERROR, OK, SHARED, Result
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
@@ -147,7 +147,7 @@ class Hearing:
             if request.handle is not None:
                 request.handle.take(result, "")
             return
-        if kind in (STALE, SHARED) and self._crew.aside.put(slot, request.part(index), kind):
+        if kind != OK and self._crew.aside.put(slot, request.part(index), result):
             return
         if kind == SHARED:
             result = index, ERROR, payload, checked, base

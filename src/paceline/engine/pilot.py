@@ -128,6 +128,11 @@ class Pilot:
             self.plan = Plan(backend="inline", workers=1, why=f"{choice.why}; but {error}: staying here")
             self.final = True
             return
+        except Exception as error:  # of a member that was built there
+            if not self._crew.aside.cannot_be_here(error, arriving=True):
+                raise
+            self._crew.aside.come_back()
+            return
         self._here, self._meter = self._meter, Meter(self._meter.through_port)
         _log.info("%s", choice.why)
 

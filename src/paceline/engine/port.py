@@ -112,7 +112,8 @@ class Port:
 
         Returns the members whose rows are now there, in member order; `extras` holds what they returned beside.
         The lowest member's exception is raised, or with `outcomes=True` left in `errors`. If the caller is interrupted
-        while rows are being run, the round is void: members are as they were before it.
+        while rows are being run, the round is void: members are as they were before it. Only what somebody has been
+        called after, or what was done when its worker died, is kept for the next `wait`.
         """
         crew, answers, outstanding = self._crew, self.answers, self.book.outstanding
         if crew.closed:
@@ -133,7 +134,7 @@ class Port:
         if crew.pilot is not None:
             crew.pilot.end(len(ready), whole=goal == outstanding)
         if answers.errors and not outcomes:
-            raise answers.errors[min(answers.errors)]
+            raise answers.first_error()
         return ready
 
     def round(self) -> list[int]:
@@ -149,9 +150,9 @@ class Port:
             elif self._run_here(worker):
                 return self.book.members.copy()
             return self.wait()
-        except KeyboardInterrupt:  # nobody will come back for it
+        except BaseException:
             if self.book.outstanding:
-                self._cancel()
+                self._cancel(keep=False)  # nobody will come back for it
             raise
 
     def check_idle(self, members: Iterable[int] | None = None) -> None:
@@ -203,7 +204,7 @@ class Port:
                     return False
                 self._count_round()
         except BaseException:
-            self._cancel()
+            self._cancel(keep=False)
             raise
         return True
 
@@ -243,10 +244,10 @@ class Port:
             whole = len(items) == len(self.book.members) or len(crew.ports) == 1
             crew.last_port = self if whole else None
 
-    def _cancel(self) -> None:
+    def _cancel(self, *, keep: bool = True) -> None:
         """We were interrupted in the middle of a round: it never took place. Workers that may have begun it are given
-        up, and their members rebuilt from journals that do not know of it."""
-        self.book.void()
+        up, and their members rebuilt from journals that do not know of it. What they know (and `keep`) stays."""
+        self.book.void(self.answers.absorbed, keep=keep)
         self.answers.forget()
         self._end_round()
 

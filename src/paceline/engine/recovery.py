@@ -244,7 +244,8 @@ class Recovery:
         return WorkerLost(f"{who} lost its worker in {name} in {self._crew.restarts} tries: {place} {gone.how}{words}")
 
     def _obituary(self, slot: Slot, dead: Any, gone: Gone, victim: Request | None) -> str:
-        doing = victim.call_name() if victim else "a port's call" if self._rung(slot) else "nothing"
+        rung = "a port's call" if self._rung(slot) else "nothing that is still asked for"  # a round may have been void
+        doing = victim.call_name() if victim else rung
         why = f" (overran its deadline of {slot.overdue:g} s)" if slot.overdue is not None else ""
         return f"worker {slot.number} ({dead.backend}, pid {dead.pid}) {gone.how}{why} while it ran {doing}: rebuilding"
 

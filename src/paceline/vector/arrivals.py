@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from paceline.engine import Port
@@ -36,16 +36,18 @@ class Arrivals:
         self.envs = self.envs[len(envs) :]
         return envs, {env: self._extras.pop(env) for env in envs if env in self._extras}
 
+    def put_back(self, envs: list[int], extras: Mapping[int, Any]) -> None:
+        """What could not be handed out comes first the next time."""
+        self.envs = [*envs, *self.envs]
+        self._extras.update(extras)
+
     def _wait(self, count: int | None, timeout: float | None) -> None:
         port = self._port
         ready = port.wait(count, timeout=timeout, outcomes=True)
         self.envs += [env for env in ready if env not in port.errors]  # not lost with the one that raised
         self._extras.update(port.extras)
         if port.errors:
-            first, *others = sorted(port.errors)
-            for env in others:
-                port.errors[first].add_note(f"env {env} raised {type(port.errors[env]).__name__} too")
-            raise port.errors[first]
+            raise port.answers.first_error()
 
     def check_fetched(self, envs: Collection[int] | None = None) -> None:
         """Before envs are stepped, or reset: what they have given would be written over.

@@ -277,7 +277,11 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             raise BadInput(_NEEDS_ROWS)
         envs, extras = self._arrivals.take(batch_size, timeout)
         chosen = np.asarray(envs, np.intp)
-        infos = self._infos.read(envs, extras)
+        try:
+            infos = self._infos.read(envs, extras)
+        except KeyboardInterrupt:
+            self._arrivals.put_back(envs, extras)
+            raise
         tails = self._tails[chosen]
         seen = assembled(
             self.single_observation_space, {leaf.path: self._out[leaf.name][chosen] for leaf in self._seen}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,12 +27,20 @@ _BROKEN = (float, np.float64, np.float32, np.float16)
 _LIMIT = 1 << 63
 
 
+class NewSchema(NamedTuple):
+    """What a number means, sent when an env first uses it: to ask would mean to wait for a worker that may be busy."""
+
+    number: int
+    schema: Schema
+
+
 class InfoWriter:
     """An env's side: fills cells and says by a number what they mean, or that the info must be sent."""
 
     def __init__(self) -> None:
         self._numbers: dict[Schema, int] = {}
         self._schemas: dict[int, Schema] = {}
+        self._told = {0}
 
     def write(self, info: Mapping[str, Any], cells: Array) -> int:
         """Writes an info. Returns the number of its schema; 0: it is empty, -1: it must be sent."""
@@ -57,6 +65,13 @@ class InfoWriter:
         """What a number means."""
         return self._schemas[number]
 
+    def news(self, number: int) -> NewSchema | None:
+        """What a number means, the first time."""
+        if number in self._told:
+            return None
+        self._told.add(number)
+        return NewSchema(number, self._schemas[number])
+
     def _number(self, schema: Schema) -> int:
         number = self._numbers.get(schema)
         if number is None:
@@ -71,7 +86,7 @@ class InfoReader:
 
     Args:
         tails: The tails of all envs' rows.
-        ask: Gives the schema of an env's number.
+        ask: Gives the schema of an env's number, if what it sent was lost.
         add: Gymnasium's own way to add one env's info.
     """
 
@@ -84,6 +99,7 @@ class InfoReader:
 
     def read(self, envs: Sequence[int], sent: Mapping[int, Any]) -> dict[str, Any]:
         """The infos of these envs; `sent` holds those that came by message, to be added in their order."""
+        sent = self._learnt(sent) if sent else sent
         numbers, cells = self._numbers.tolist(), self._cells
         if not sent and not any(numbers):
             return {}
@@ -94,6 +110,13 @@ class InfoReader:
             for info in sent[env] if env in sent else [self._single(env, numbers[env], cells[env])]:
                 infos = self._add(infos, info, env)
         return infos
+
+    def _learnt(self, sent: Mapping[int, Any]) -> dict[int, Any]:
+        """Takes in what numbers mean; gives what else was sent."""
+        for told in sent.values():
+            if type(told) is NewSchema:
+                self._schemas[told.number] = told.schema
+        return {env: infos for env, infos in sent.items() if type(infos) is not NewSchema}
 
     def _schema(self, env: int, number: int) -> Schema:
         if number not in self._schemas:

@@ -212,7 +212,7 @@ class Instance:
         number = self._infos.write(infos[0], mine.cells) if len(infos) == 1 else SENT
         if number != mine.schema or number == SENT:
             mine.set_schema(number, len(infos[0]) if number > 0 else 0)
-        told = infos if number == SENT else None
+        told = infos if number == SENT else self._infos.news(number)
         if self._rules.reseed and self._step == 0 and self._begins_afresh:
             return Anew(told, state=("episode", self._episode))
         return told
