@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import psutil
 import pytest
 
 import paceline
@@ -40,6 +42,13 @@ def test_unknown_names_list_the_known_ones() -> None:
         backends.find("cloud")
 
 
+def test_what_a_server_preloads_is_not_on_its_command_line() -> None:
+    """With torch there are thousands of names: nobody could read a list of processes, and a command line has a limit."""
+    with Pool([os.getppid], backend="process") as pool:
+        server = psutil.Process(pool.call("__int__")[0])
+        assert len(" ".join(server.cmdline())) < 1000
+
+
 def test_another_package_adds_a_backend(tmp_path: Path) -> None:
     """A real distribution on sys.path, with an entry point: found by name, used like any other."""
     (tmp_path / "elsewhere.py").write_text(
@@ -67,7 +76,6 @@ with Pool([dict, list], backend="elsewhere", workers=2) as pool:
 
 def test_a_trace_shows_calls_waits_and_rebuilds(killable: str, tmp_path: Path) -> None:
     import json
-    import os
 
     from members import Fault
 

@@ -21,7 +21,7 @@ import socket
 import sys
 from typing import Any
 
-from paceline.engine.forkserver import command, inherit, receive, roots, send
+from paceline.engine.forkserver import command, inherit, noted, receive, roots, send
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -41,7 +41,8 @@ def serve(fd: int, main: int, preload: list[str]) -> None:
     if len(os.listdir("/proc/self/task")) > 1:
         # An import has started a thread: a fork could deadlock, so start over without preloading.
         os.set_inheritable(fd, True)
-        os.execv(sys.executable, command(fd, main, ()))
+        note = noted(fd, main, ())
+        os.execv(sys.executable, command(note.fileno()))
     _prctl(_PR_SET_PDEATHSIG, 0)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     gc.collect()

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, BinaryIO
 
 from paceline.errors import PlanNotMet
 
@@ -58,7 +58,8 @@ ONE_THREAD = dict.fromkeys(
 _PACKET = 1 << 20
 _START = """
 import json, sys
-fd, main, sys.path[:], preload = json.loads(sys.argv[1])
+with open(int(sys.argv[1])) as note:
+    fd, main, sys.path[:], preload = json.load(note)
 from paceline.engine.forking import serve
 serve(fd, main, preload)
 """
@@ -152,10 +153,10 @@ class ForkServer:
 def start(preload: tuple[str, ...]) -> ForkServer:
     """Starts a server that imports these modules first."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
+    with theirs, noted(theirs.fileno(), os.getpid(), preload) as note:
         process = subprocess.Popen(
-            command(theirs.fileno(), os.getpid(), preload),
-            pass_fds=[theirs.fileno()],
+            command(note.fileno()),
+            pass_fds=[theirs.fileno(), note.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C in a terminal is main's alone
             env={**os.environ, **environment()},
@@ -173,9 +174,17 @@ def roots(preload: Iterable[str]) -> frozenset[str]:
     return frozenset(name.partition(".")[0] for name in preload)
 
 
-def command(fd: int, main: int, preload: tuple[str, ...]) -> list[str]:
-    """What starts a server."""
-    return [sys.executable, "-c", _START, json.dumps([fd, main, sys.path, preload])]
+def noted(fd: int, main: int, preload: tuple[str, ...]) -> BinaryIO:
+    """What a server is told at its start. Not on its command line, which has a limit, and is everybody's to read."""
+    note = os.fdopen(os.memfd_create("paceline-start", 0), "w+b", buffering=0)
+    note.write(json.dumps([fd, main, sys.path, preload]).encode())
+    note.seek(0)
+    return note
+
+
+def command(note: int) -> list[str]:
+    """What starts a server that reads this note."""
+    return [sys.executable, "-c", _START, str(note)]
 
 
 _servers: list[ForkServer] = []

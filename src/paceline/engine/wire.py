@@ -91,7 +91,10 @@ def _by_value(value: Any, buffers: _Apart) -> bytes:
     try:
         return cloudpickle.dumps(value, 5, buffer_callback=buffers)  # type: ignore[no-any-return]
     except Exception as error:
-        raise NotSendable(f"{_named(value)}: {words(error)}") from error
+        raise NotSendable(f"{_named(value)}: {words(error)}. {_REMEDY}") from error
+
+
+_REMEDY = "Make it where it is used (within the recipe, or the call), or keep everybody here: workers=0, or plan=0"
 
 
 # -- naming what cannot be sent ------------------------------------------------------------------------
