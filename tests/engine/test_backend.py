@@ -43,7 +43,7 @@ def test_unknown_names_list_the_known_ones() -> None:
 
 
 def test_what_a_server_preloads_is_not_on_its_command_line() -> None:
-    """With torch there are thousands of names: nobody could read a list of processes, and a command line has a limit."""
+    """With torch there are thousands of names: a list of processes would be full of them, and there is a limit."""
     with Pool([os.getppid], backend="process") as pool:
         server = psutil.Process(pool.call("__int__")[0])
         assert len(" ".join(server.cmdline())) < 1000
