@@ -6,6 +6,7 @@ step(actions) = step_async (rows in, ring) + step_wait (rows out, infos)      se
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,6 +26,8 @@ from paceline.vector.instance import Instance, Rules, Tasks
 from paceline.vector.leaves import Array, Writer, assembled, leaves
 
 Recipe = Callable[[], gymnasium.Env[Any, Any]]
+
+_log = logging.getLogger("paceline")
 
 _NEEDS_ROWS = "send and recv need spaces that come down to arrays; use step"
 _SNAPSHOT_SHARE = 0.01  # of the time
@@ -52,8 +55,8 @@ def make_vec(
     Args:
         env_fns: A recipe per env, one recipe for all (`MyEnv`), or the id of an env that Gymnasium knows.
         num_envs: How many, if there is one for all.
-        seed: For the first `reset()` that is given none, and the root of `reseed` and `tasks`; None: drawn once, here,
-            and kept in `seed`.
+        seed: For the first `reset()` that is given none, and the root of `reseed`, `tasks`, and what envs draw from
+            process-wide generators; None: drawn once, here, and kept in `seed`.
         plan: Where the envs live: "auto", a backend, a number of workers (0: here), or a `Plan`.
         autoreset: "NextStep", "SameStep" or "Disabled", as Gymnasium names them.
         observation_mode: "same", "different", or a pair of spaces, as `SyncVectorEnv` takes it.
@@ -95,6 +98,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             raise BadInput("a vector needs at least one env")
         self.num_envs, self.copy, self.seed = len(env_fns), copy, rules.seed
         self._rules, self._seeded, self._begun = rules, seeded, False
+        self._warned = seeded  # what there is to say about draws from process-wide generators has been said
         self._helps = plan.helps
         workers = plan.workers if plan.workers is not None or plan.backend != "inline" else 1
         self.pool = Pool(
@@ -212,9 +216,14 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             raise BadInput(f"there are {len(tasks)} tasks for {self.num_envs} envs")
         calls = {n: (seeds[n], options, None if tasks is None else (tasks[n],)) for n in chosen}
         infos: dict[str, Any] = {}
-        for number, (observation, info) in self.pool.call("reset", calls).items():
+        drawing = []
+        for number, (observation, info, drew) in self.pool.call("reset", calls).items():
             self._take(number, observation)
             infos = self._add_info(infos, info, number)
+            if drew:
+                drawing.append(number)
+        if drawing and seed is not None:
+            self._warn_of_draws(drawing)
         return self._observations(), infos
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
@@ -401,6 +410,16 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         if len(seed) != self.num_envs:
             raise ValueError(f"there are {len(seed)} seeds for {self.num_envs} envs")
         return [None if each is None else int(each) for each in seed]
+
+    def _warn_of_draws(self, envs: list[int]) -> None:
+        """A reset with a seed promises the same numbers again: said once, if there is nothing that could keep it."""
+        if not self._warned:
+            _log.warning(
+                "envs %s draw from process-wide generators (random, numpy.random, torch), which reset(seed=…) does not "
+                "seed: every run gives other numbers. make_vec(…, seed=…) seeds them",
+                envs,
+            )
+        self._warned = True
 
     def _schema(self, env: int, number: int) -> Schema:
         found: Schema = self.pool.call("schema", {env: (number,)}, record=False)[env]

@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from paceline.engine import Anew
+from paceline.engine.generators import GENERATORS
 from paceline.seeds import seed_of, sequence
 from paceline.vector.infos import CELLS, HEAD, SENT, InfoWriter, Schema
 from paceline.vector.leaves import Array, Writer, leaves, reader
@@ -97,7 +98,9 @@ class Instance:
     """
 
     def __init__(self, make: Callable[[], Any], number: int, rules: Rules) -> None:
+        before = GENERATORS.peek()
         self._env = make()
+        self._drew = bool(GENERATORS.touched(before))
         self._number, self._rules = number, rules
         self._over = False
         self._plain_beginnings = rules.tasks is None and not rules.reseed
@@ -126,10 +129,15 @@ class Instance:
     # -- episodes -------------------------------------------------------------------------------------
 
     def reset(self, seed: int | None, options: dict[str, Any] | None, task: tuple[Any] | None) -> Any:
-        """Begins anew because somebody says so. A seeded reset makes what was before void."""
+        """Begins anew because somebody says so. A seeded reset makes what was before void.
+
+        Returns the observation, the info, and whether this or the constructor drew from a process-wide generator.
+        """
         self._over, self._step = False, 0
         self._episode = self._episode + 1 if seed is None else 0
-        answer = self._begin(seed, options, task if task is not None else self._task())
+        before = GENERATORS.peek()
+        begun = self._begin(seed, options, task if task is not None else self._task())
+        answer = (*begun, self._drew or bool(GENERATORS.touched(before)))
         return Anew(answer) if seed is not None and self._begins_afresh else answer
 
     def _begin(
