@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -64,7 +65,8 @@ def make_vec(
         tasks: What episodes set up that are given none: a function of (env, episode, generator), or tasks to draw from.
         copy: Whether arrays that are returned stay as they are; False: they are written again at the next step.
         check: Whether observations must lie in their space, and hold no NaN.
-        deadline: Seconds that a step of an env may take before its worker is killed.
+        deadline: Seconds that a step or a reset of an env may take before its worker is killed; under auto, all envs
+            live in processes then.
         trace: Records where the time goes.
         options: For `gymnasium.make`, if ids are given.
 
@@ -75,7 +77,14 @@ def make_vec(
     root = int(np.random.SeedSequence().generate_state(1, np.uint32)[0] >> 1) if seed is None else seed
     rules = Rules(_mode(autoreset), root, _reseeds(reseed), _tasks(tasks), check)
     return PaceVectorEnv(
-        recipes, rules, Plan.parse(plan), observation_mode, copy, deadline, trace, seeded=seed is not None
+        recipes,
+        rules,
+        _planned(Plan.parse(plan), deadline),
+        observation_mode,
+        copy,
+        deadline,
+        trace,
+        seeded=seed is not None,
     )
 
 
@@ -440,6 +449,19 @@ def _recipes(given: Any, count: int | None, options: dict[str, Any]) -> list[Rec
         if not isinstance(recipe, str) and not callable(recipe):
             raise BadInput(f"{recipe!r} is no recipe: give a function that makes an env, or an id of Gymnasium")
     return [partial(gymnasium.make, each, **options) if isinstance(each, str) else each for each in recipes]
+
+
+def _planned(plan: Plan, deadline: float | None) -> Plan:
+    """The plan, or under auto one that keeps a deadline: nobody can end a step that hangs in the caller's process."""
+    if deadline is None or deadline == math.inf:
+        return plan
+    if plan.backend in ("inline", "thread") or plan.helps:
+        where = "envs that the caller steps, with helps=True" if plan.helps else f"the {plan.backend} backend"
+        raise BadInput(
+            f"deadline={deadline} cannot be kept on {where}: a step that hangs there cannot be ended; "
+            "give plan='process', a number of workers, or 'auto'"
+        )
+    return replace(plan, isolate=True) if plan.backend == "auto" else plan
 
 
 def _alike(a: Any, b: Any) -> bool:
