@@ -330,10 +330,14 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self.pool.call("put", {number: (name, value) for number, value in enumerate(each)})
 
     def set_tasks(self, tasks: Sequence[Any]) -> None:
-        """Gives every env a task, by its own `set_task`."""
+        """Gives every env a task: by its own `set_task` at once, or with its next reset; later episodes have it too.
+
+        Raises:
+            BadInput: envs without `set_task` are given a task by the `tasks` of `make_vec` whenever they begin.
+        """
         if len(tasks) != self.num_envs:
             raise BadInput(f"there are {len(tasks)} tasks for {self.num_envs} envs")
-        self.pool.call("ask", {number: ("set_task", (task,), {}) for number, task in enumerate(tasks)})
+        self.pool.call("set_task", {number: (task,) for number, task in enumerate(tasks)})
 
     def close_extras(self, **kwargs: Any) -> None:
         """Ends every env and every worker."""

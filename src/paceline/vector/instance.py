@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from gymnasium.vector import AutoresetMode
 
 from paceline.engine import Anew
 from paceline.engine.generators import GENERATORS
+from paceline.errors import BadInput
 from paceline.seeds import seed_of, sequence
 from paceline.vector.infos import CELLS, HEAD, SENT, InfoWriter, Schema
 from paceline.vector.leaves import Array, Writer, leaves, reader
@@ -103,7 +105,7 @@ class Instance:
         self._drew = bool(GENERATORS.touched(before))
         self._number, self._rules = number, rules
         self._over = False
-        self._plain_beginnings = rules.tasks is None and not rules.reseed
+        self._kept: tuple[Any] | None = None  # the task that was given, and holds until another one is
         self._goes_on = rules.autoreset == AutoresetMode.NEXT_STEP
         self._episode = self._step = 0
         self._infos = InfoWriter()
@@ -136,27 +138,58 @@ class Instance:
         self._over, self._step = False, 0
         self._episode = self._episode + 1 if seed is None else 0
         before = GENERATORS.peek()
-        begun = self._begin(seed, options, task if task is not None else self._task())
+        task = task if task is not None else self._task()
+        says_it_all = task is not None or self._kept is None  # else a task that was given before still holds
+        begun = self._begin(seed, options, task)
         answer = (*begun, self._drew or bool(GENERATORS.touched(before)))
-        return Anew(answer) if seed is not None and self._begins_afresh else answer
+        return Anew(answer) if seed is not None and self._begins_afresh and says_it_all else answer
 
     def _begin(
         self, seed: int | None, options: dict[str, Any] | None = None, task: tuple[Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         if task is not None:
-            setter = getattr(self._env.unwrapped, "set_task", None)
-            if setter is not None:
-                setter(task[0])
-            else:
-                options = {**(options or {}), "task": task[0]}
-        observation, info = self._env.reset(seed=seed, options=options)
+            self._keep(task)
+        observation, info = self._env.reset(seed=seed, options=self._with_task(options, task))
         return observation, info
+
+    def _with_task(self, options: dict[str, Any] | None, task: tuple[Any] | None) -> dict[str, Any] | None:
+        """The options of a reset, with this task, or with the one that is kept unless they have one themselves."""
+        told = self._kept if task is None else task
+        if told is None or self._has_setter:
+            return options
+        if task is not None:
+            return {**(options or {}), "task": task[0]}
+        return {"task": copy.deepcopy(told[0]), **(options or {})}  # the env's own: it may change it
+
+    @property
+    def _has_setter(self) -> bool:
+        return bool(self._env.has_wrapper_attr("set_task"))
+
+    def _keep(self, task: tuple[Any]) -> None:
+        """Gives the env a task for this and later episodes. Where the rules give each a task, it is for this one."""
+        if self._rules.tasks is None:
+            self._kept = copy.deepcopy(task)
+        if self._has_setter:
+            self._env.get_wrapper_attr("set_task")(task[0])
+
+    def set_task(self, task: Any) -> None:
+        """Gives the env a task between episodes.
+
+        Raises:
+            BadInput: it would be lost.
+        """
+        if self._rules.tasks is not None and not self._has_setter:
+            raise BadInput(
+                f"env {self._number} has no set_task, and is given a task by the tasks of make_vec whenever it begins: "
+                'give it another with reset(options={"tasks": […]})'
+            )
+        self._keep((task,))
 
     def _begin_again(self) -> tuple[Any, dict[str, Any]]:
         """An episode that begins by itself: its seed and its task follow from env and episode, if they have any."""
         rules = self._rules
         self._episode, self._step = self._episode + 1, 0
-        if self._plain_beginnings:
+        if rules.tasks is None and not rules.reseed and self._kept is None:
             observation, info = self._env.reset()
             return observation, info
         seed = seed_of(rules.seed, "episode", self._number, self._episode) & 0x7FFFFFFF if rules.reseed else None
@@ -222,7 +255,7 @@ class Instance:
             mine.set_schema(number, len(infos[0]) if number > 0 else 0)
         told = infos if number == SENT else self._infos.news(number)
         if self._rules.reseed and self._step == 0 and self._begins_afresh:
-            return Anew(told, state=("episode", self._episode))
+            return Anew(told, state=("episode", self._episode, self._kept))
         return told
 
     def schema(self, number: int) -> Schema:
@@ -295,17 +328,20 @@ class Instance:
         packed = pickled(self._env)
         if packed is None:
             raise NotImplementedError(f"env {self._number} cannot be saved as it is now")
-        return "whole", packed, self._over, self._episode, self._step, self._infos, self._begins_afresh
+        counts = self._over, self._episode, self._step
+        return "whole", packed, *counts, self._infos, self._begins_afresh, self._kept
 
     def restore(self, state: Any) -> None:
         """Goes on from a snapshot, or from the beginning of an episode."""
         if state[0] == "whole":
-            _, packed, self._over, self._episode, self._step, self._infos, self._begins_afresh = state
+            _, packed, self._over, self._episode, self._step, self._infos, self._begins_afresh, self._kept = state
             self._env.close()
             self._env = pickle.loads(packed)
             return
         # The last run began this episode, or ended the one before it: either way, begin it again.
-        self._episode = state[1] - 1
-        self._over = False
+        _, episode, kept = state
+        self._episode, self._over = episode - 1, False
+        if kept is not None:
+            self._keep(kept)
         _, info = self._begin_again()
         self._infos.write(info, np.zeros(CELLS))  # what its numbers mean may still be asked
