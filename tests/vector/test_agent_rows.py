@@ -88,6 +88,28 @@ def test_a_seed_is_spread_over_the_envs() -> None:
         assert one.tobytes() == two.tobytes()
 
 
+def test_plan_and_seed_are_those_of_the_envs() -> None:
+    with agent_rows(spread, 2, plan=0, seed=8) as envs:
+        assert envs.seed == 8
+        assert envs.plan == envs.envs.plan
+        assert envs.plan.backend == "inline"
+        assert envs.reset()[0].tobytes() == envs.reset(seed=8)[0].tobytes()
+
+
+class Tasked(Meeting):
+    """Tells its task."""
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        seen, _ = super().reset(seed, options)
+        return seen, {agent: {"task": (options or {}).get("task")} for agent in seen}
+
+
+def test_a_task_is_given_to_an_env_not_to_a_row() -> None:
+    with agent_rows(partial(Tasked, agents=2), 2, plan=0) as envs:
+        _, infos = envs.reset(seed=1, options={"tasks": ["a", "b"]})
+        assert infos["task"].tolist() == ["a", "a", "b", "b"]
+
+
 def test_in_the_same_step_rewards_are_of_the_end_and_rows_of_the_beginning() -> None:
     with agent_rows(spread, 1, plan=0, autoreset="SameStep") as envs:
         envs.reset(seed=1)

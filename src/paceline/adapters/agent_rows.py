@@ -15,6 +15,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
+from paceline.engine import Plan
 from paceline.errors import BadInput
 from paceline.vector import PaceVectorEnv, make_vec
 
@@ -97,7 +98,7 @@ class AgentRows(VectorEnv[Any, Any, Any]):
     """A vector of `Together`s, taken apart into a row per agent. Made by `agent_rows`."""
 
     def __init__(self, envs: PaceVectorEnv) -> None:
-        self.envs = envs
+        self.envs, self.seed = envs, envs.seed
         self.agents: list[str] = envs.get_attr("agents")[0]
         self.metadata, self.render_mode = envs.metadata, envs.render_mode
         self.num_envs = envs.num_envs * len(self.agents)
@@ -155,6 +156,11 @@ class AgentRows(VectorEnv[Any, Any, Any]):
     def render(self) -> tuple[Any, ...]:
         """What every env draws."""
         return self.envs.render()
+
+    @property
+    def plan(self) -> Plan:
+        """Where the envs live, and why."""
+        return self.envs.plan
 
     def close_extras(self, **kwargs: Any) -> None:
         """Ends every env and every worker."""
