@@ -389,6 +389,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _take(self, number: int, observation: Any) -> None:
         if self._by_rows:
+            self._writer.who = f"env {number}"
             self._writer.write([self._out[leaf.name][number, ...] for leaf in self._seen], observation, 0)
         else:
             self._alone[number] = observation

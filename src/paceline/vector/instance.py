@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from paceline.engine.generators import GENERATORS
 from paceline.errors import BadInput
 from paceline.seeds import seed_of, sequence
 from paceline.vector.infos import CELLS, HEAD, SENT, InfoWriter, Schema
-from paceline.vector.leaves import Array, Writer, leaves, reader
+from paceline.vector.leaves import Array, Writer, brief, leaves, reader
 from paceline.vector.saving import begins_afresh, pickled
 
 Tasks = Callable[[int, int, np.random.Generator], Any]
@@ -149,8 +149,12 @@ class Instance:
     ) -> tuple[Any, dict[str, Any]]:
         if task is not None:
             self._keep(task)
-        observation, info = self._env.reset(seed=seed, options=self._with_task(options, task))
-        return observation, info
+        return self._pair(self._env.reset(seed=seed, options=self._with_task(options, task)))
+
+    def _pair(self, answer: Any) -> tuple[Any, dict[str, Any]]:
+        if isinstance(answer, tuple | list) and len(answer) == 2 and isinstance(answer[1], Mapping):
+            return answer[0], answer[1]  # type: ignore[return-value]
+        raise BadInput(f"env {self._number} gave {brief(answer)} at reset: reset() must give (observation, info)")
 
     def _with_task(self, options: dict[str, Any] | None, task: tuple[Any] | None) -> dict[str, Any] | None:
         """The options of a reset, with this task, or with the one that is kept unless they have one themselves."""
@@ -190,8 +194,7 @@ class Instance:
         rules = self._rules
         self._episode, self._step = self._episode + 1, 0
         if rules.tasks is None and not rules.reseed and self._kept is None:
-            observation, info = self._env.reset()
-            return observation, info
+            return self._pair(self._env.reset())
         seed = seed_of(rules.seed, "episode", self._number, self._episode) & 0x7FFFFFFF if rules.reseed else None
         return self._begin(seed, None, self._task())
 

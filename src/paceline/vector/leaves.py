@@ -94,7 +94,7 @@ class Writer:
     def __init__(self, found: Sequence[Leaf], space: spaces.Space[Any], who: str, check: bool = False) -> None:
         self._paths = [leaf.path for leaf in found]
         self._dtypes = [np.dtype(leaf.dtype) for leaf in found]
-        self._space, self._who, self._check = space, who, check
+        self._space, self.who, self._check = space, who, check
         self._plain = len(found) == 1 and not found[0].path
         # What is nearly always shown: an array of just this kind.
         self.usual = (self._dtypes[0], found[0].shape) if self._plain and not check else (None, None)
@@ -133,10 +133,19 @@ class Writer:
         row[...] = array
 
     def _complaint(self, value: Any, step: int) -> str:
-        shown = repr(value)
-        shown = shown if len(shown) < 120 else shown[:117] + "..."
         kind = f"shape {value.shape} and type {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
-        return f"{self._who} showed at step {step} what is none of {self._space}: {kind}, {shown}"
+        return f"{self.who} showed at {moment(step)} what is none of {self._space}: {kind}, {brief(value)}"
+
+
+def moment(step: int) -> str:
+    """When in an episode, for a message."""
+    return f"step {step}" if step else "reset"
+
+
+def brief(value: Any) -> str:
+    """A value, for a message."""
+    shown = repr(value)
+    return shown if len(shown) < 120 else shown[:117] + "..."
 
 
 def _has_nan(value: Any) -> bool:
