@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from envs import Count
+from gymnasium import spaces
 
 from paceline import BadInput
 from paceline.vector import make_vec
@@ -55,3 +56,78 @@ def test_a_wrong_first_observation_is_named(plan: int, good: int) -> None:
 def test_a_reset_without_a_pair_is_named(kind: str, good: int) -> None:
     with pytest.raises(BadInput, match=r"env 1 gave .* at reset: reset\(\) must give \(observation, info\)"):
         begun(NO_PAIR[kind], good, 0)
+
+
+class StepsBadly(Count):
+    """Gives at its third step what `spoil` makes of it; shows text if it has no rows."""
+
+    def __init__(self, number: int, spoil: Any, rows: bool) -> None:
+        super().__init__(number)
+        self.spoil, self.rows = spoil, rows
+        if not rows:
+            self.observation_space = spaces.Text(3)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        seen, info = super().reset(seed=seed, options=options)
+        return (seen if self.rows else "a"), info
+
+    def step(self, action: Any) -> Any:
+        seen, *others = super().step(action)
+        right = ((seen if self.rows else "a"), *others)
+        return self.spoil(right) if self.number == 1 and self.steps == 3 else right
+
+
+def without_truncated(answer: Any) -> Any:
+    return answer[0], answer[1], False, {}
+
+
+def nothing(answer: Any) -> Any:
+    return None
+
+
+def with_reward(reward: Any) -> Any:
+    return partial(_with_reward, reward)
+
+
+def _with_reward(reward: Any, answer: Any) -> Any:
+    return (answer[0], reward, *answer[2:])
+
+
+def third_step(spoil: Any, rows: bool, plan: int, **options: Any) -> Any:
+    with make_vec([partial(StepsBadly, n, spoil, rows) for n in range(2)], plan=plan, **options) as envs:
+        envs.reset(seed=0)
+        for _ in range(2):
+            envs.step(np.zeros(2, int))
+        return envs.step(np.zeros(2, int))
+
+
+@pytest.mark.parametrize("rows", [True, False], ids=["rows", "messages"])
+@pytest.mark.parametrize("plan", [0, 2])
+@pytest.mark.parametrize("spoil", [without_truncated, nothing])
+def test_a_step_of_other_than_five_parts_is_named(spoil: Any, plan: int, rows: bool) -> None:
+    with pytest.raises(BadInput, match=r"env 1 gave .* at step 3: step\(\) must give \(observation, reward, term"):
+        third_step(spoil, rows, plan)
+
+
+@pytest.mark.parametrize("rows", [True, False], ids=["rows", "messages"])
+@pytest.mark.parametrize("reward", ["much", "1", None, [1.0, 2.0], {}, 1j], ids=str)
+def test_a_reward_that_is_no_number_is_named(reward: Any, rows: bool) -> None:
+    with pytest.raises(BadInput, match=r"env 1 gave the reward .* at step 3: it must be a number"):
+        third_step(with_reward(reward), rows, 0)
+
+
+@pytest.mark.parametrize("rows", [True, False], ids=["rows", "messages"])
+@pytest.mark.parametrize("reward", [2, True, np.float32(2.5), np.array([1.5]), np.array(3)], ids=str)
+def test_numbers_of_all_kinds_are_rewards(reward: Any, rows: bool) -> None:
+    assert third_step(with_reward(reward), rows, 0)[1][1] == float(np.asarray(reward).reshape(()))
+
+
+def unpacked_badly(answer: Any) -> Any:
+    one, two = answer
+    return one, two
+
+
+def test_an_env_that_unpacks_badly_itself_raises_as_itself() -> None:
+    with pytest.raises(ValueError, match="too many values to unpack") as caught:
+        third_step(unpacked_badly, True, 0)
+    assert not isinstance(caught.value, BadInput)

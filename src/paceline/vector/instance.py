@@ -48,8 +48,9 @@ class Rules:
 class Rows:
     """The rows that one env writes, in the forms that are quickest to write; they are the same at every step."""
 
-    def __init__(self, rows: Sequence[Array], actions: int) -> None:
+    def __init__(self, rows: Sequence[Array], actions: int, as_reward: Callable[[Any], float]) -> None:
         self.seen, self.tail = rows[actions:-1], rows[-1]
+        self._as_reward = as_reward
         self.cells = self.tail[HEAD:]
         self.numbers: Any = self.tail.data
         self._whole: Any = self.tail.view(np.int64).data
@@ -67,7 +68,7 @@ class Rows:
         try:
             self.numbers[0] = reward
         except TypeError:  # an array with one number in it, say
-            self.numbers[0] = float(np.asarray(reward, np.float64).reshape(()))
+            self.numbers[0] = self._as_reward(reward)
 
     def set_schema(self, number: int, cells: int) -> None:
         """Says what so many cells mean, until the next time. The others are cleared: rows follow from steps alone."""
@@ -216,7 +217,7 @@ class Instance:
 
     def bind_step_rows(self, *rows: Array) -> Callable[[], Any]:
         """Gives `step_rows` on these rows. Hot: what is the same at every step is looked up here."""
-        mine, read, writer = Rows(rows, self._actions), self._read, self._writer
+        mine, read, writer = Rows(rows, self._actions, self._as_reward), self._read, self._writer
         given, seen, numbers = rows[0] if self._single else rows, rows[1], mine.numbers
         at_once, reseed = self._rules.autoreset == AutoresetMode.SAME_STEP, self._rules.reseed
         dtype, shape = self._usual
@@ -227,7 +228,11 @@ class Instance:
                 special = info or reseed
             else:
                 self._step += 1
-                observation, reward, ended, cut, info = self._env.step(read(given))
+                answer = self._env.step(read(given))
+                try:
+                    observation, reward, ended, cut, info = answer
+                except (TypeError, ValueError):  # ours, not the env's: that would have come before
+                    raise self._not_five(answer) from None
                 special = info
             over = ended or cut
             if special or (over and at_once):
@@ -270,7 +275,27 @@ class Instance:
         if self._over:
             return self._judged(*self._begun_after_the_end())
         self._step += 1
-        return self._judged(*self._env.step(action))
+        answer = self._env.step(action)
+        try:
+            observation, reward, ended, cut, info = answer
+        except (TypeError, ValueError):
+            raise self._not_five(answer) from None
+        return self._judged(observation, self._as_reward(reward), ended, cut, info)
+
+    def _not_five(self, answer: Any) -> BadInput:
+        return BadInput(
+            f"env {self._number} gave {brief(answer)} at step {self._step}: step() must give "
+            "(observation, reward, terminated, truncated, info)"
+        )
+
+    def _as_reward(self, reward: Any) -> float:
+        """A reward that is not plainly a number."""
+        try:
+            if reward is not None and not isinstance(reward, str | bytes):  # which NumPy would take
+                return float(np.asarray(reward, np.float64).reshape(()))
+        except (TypeError, ValueError):
+            pass
+        raise BadInput(f"env {self._number} gave the reward {brief(reward)} at step {self._step}: it must be a number")
 
     def _judged(
         self, observation: Any, reward: Any, ended: Any, cut: Any, info: dict[str, Any]
