@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from paceline import BadInput, Plan
+from paceline import BadInput, Closed, Plan
 from paceline.vector import PaceVectorEnv, make_vec
 
 
@@ -142,3 +142,44 @@ def test_what_is_put_back_comes_first_the_next_time() -> None:
         *_, infos, who = envs.recv(2)
         assert who.tolist() == [0, 1]
         assert infos["steps"][:2].tolist() == ["1", "1"]
+
+
+def test_errors_speak_of_envs(plan: Any) -> None:
+    with make_vec([Tally] * 4, plan=plan) as envs:
+        envs.reset(seed=0)
+        envs.send(np.zeros(1, int), [3])
+        for again in (lambda: envs.send(np.zeros(2, int), [0, 3]), lambda: envs.step(np.zeros(4, int))):
+            with pytest.raises(BadInput, match="env 3 has been sent to and not been received: recv"):
+                again()
+        for wrong in (99, -1):
+            with pytest.raises(BadInput, match=f"there is no env {wrong}; there are 0 to 3"):
+                envs.send(np.zeros(1, int), [wrong])
+        with pytest.raises(BadInput, match="env 1 is sent to twice"):
+            envs.send(np.zeros(3, int), [1, 0, 1])
+        assert envs.recv()[-1].tolist() == [3]
+        envs.step_async(np.zeros(4, int))
+        for again in (envs.step, envs.step_async, envs.send):
+            with pytest.raises(BadInput, match="have been asked to step"):
+                again(np.zeros(4, int))
+        assert envs.step_wait()[1].tolist() == [1, 1, 1, 2]
+
+
+def test_whatever_is_asked_of_closed_envs_is_answered_so(plan: Any) -> None:
+    envs = sent(plan)
+    envs.recv()
+    envs.close()
+    actions = np.zeros(5, int)
+    for ask in (
+        lambda: envs.step(actions),
+        lambda: envs.step_async(actions),
+        envs.step_wait,
+        lambda: envs.send(actions),
+        envs.recv,
+        envs.reset,
+        envs.render,
+        lambda: envs.get_attr("steps"),
+        lambda: envs.set_attr("steps", 1),
+        lambda: envs.set_tasks([None] * 5),
+    ):
+        with pytest.raises(Closed, match="these envs have been closed"):
+            ask()

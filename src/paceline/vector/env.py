@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_differing_spaces, batch_space, concatenate, create_empty_array, iterate
 
 from paceline.engine import Plan, Pool, Trace, spread
-from paceline.errors import BadInput
+from paceline.errors import BadInput, Closed
 from paceline.seeds import seed_of
 from paceline.vector.arrivals import Arrivals
 from paceline.vector.infos import TAIL, InfoReader, Schema
@@ -30,6 +31,7 @@ Recipe = Callable[[], gymnasium.Env[Any, Any]]
 
 _log = logging.getLogger("paceline")
 
+_CLOSED = "these envs have been closed"
 _NEEDS_ROWS = "send and recv need spaces that come down to arrays; use step"
 _SNAPSHOT_SHARE = 0.01  # of the time
 _SNAPSHOT_EVERY = 5000  # steps: to replay so many takes less than a second, to save an env as long as a few of them
@@ -215,6 +217,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             BadInput: envs have been sent to, and not been waited for.
         """
+        self._check_open()
         if self._by_rows and (self._port.outstanding or self._arrivals.envs):
             raise BadInput("reset() while envs are stepping: fetch what they give first, with recv() or step_wait()")
         options = dict(options) if options is not None else None
@@ -226,7 +229,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         calls = {n: (seeds[n], options, None if tasks is None else (tasks[n],)) for n in chosen}
         infos: dict[str, Any] = {}
         drawing = []
-        for number, (observation, info, drew) in self.pool.call("reset", calls).items():
+        for number, (observation, info, drew) in self._ask("reset", calls).items():
             self._take(number, observation)
             infos = self._add_info(infos, info, number)
             if drew:
@@ -240,16 +243,23 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         if not self._by_rows:
             self.step_async(actions)
             return self.step_wait()
-        self._port.check_idle()
+        if self._port.outstanding:
+            self._check_idle(range(self.num_envs))
         if self._arrivals.envs:
             self._arrivals.check_fetched()
         self._put(actions, None)
-        return self._outcome(self._port.round())
+        try:
+            ready = self._port.round()
+        except Closed:  # said here and not asked before: it would be asked at every step
+            self._check_open()
+            raise
+        return self._outcome(ready)
 
     def step_async(self, actions: Any) -> None:
         """Asks every env to step; `step_wait` gives what came out."""
+        self._check_open()
         if self._by_rows:
-            self._port.check_idle()
+            self._check_idle(range(self.num_envs))
             self._arrivals.check_fetched()
             self._put(actions, None)
             self._port.post()
@@ -259,6 +269,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
 
     def step_wait(self) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         """Waits for all envs that were asked to step."""
+        self._check_open()
         if not self._by_rows:
             return self._told(self._waiting.wait())
         self._arrivals.check_fetched()
@@ -274,8 +285,10 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         """Asks some envs to step, with an action each in that order; `recv` gives whoever is ready."""
         if not self._by_rows:
             raise BadInput(_NEEDS_ROWS)
+        self._check_open()
         chosen = list(range(self.num_envs)) if envs is None else [int(env) for env in envs]
-        self._port.check_idle(chosen)
+        self._check_there(chosen)
+        self._check_idle(chosen)
         self._arrivals.check_fetched(chosen)
         self._put(actions, chosen)
         self._port.post(chosen)
@@ -293,6 +306,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         """
         if not self._by_rows:
             raise BadInput(_NEEDS_ROWS)
+        self._check_open()
         envs, extras = self._arrivals.take(batch_size, timeout)
         chosen = np.asarray(envs, np.intp)
         try:
@@ -308,15 +322,15 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
 
     def render(self) -> tuple[Any, ...]:
         """What every env draws."""
-        return tuple(self.pool.call("render", record=False).values())
+        return tuple(self._ask("render", record=False).values())
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Calls a method of every env, or gives an attribute of each."""
-        return tuple(self.pool.call("ask", dict.fromkeys(range(self.num_envs), (name, args, kwargs))).values())
+        return tuple(self._ask("ask", dict.fromkeys(range(self.num_envs), (name, args, kwargs))).values())
 
     def call_some(self, envs: Sequence[int], method: str, args: tuple[Any, ...], *, record: bool = True) -> list[Any]:
         """Calls a method of `Instance` for some envs. For adapters; `record=False` is a read."""
-        return list(self.pool.call(method, dict.fromkeys(envs, args), record=record).values())
+        return list(self._ask(method, dict.fromkeys(envs, args), record=record).values())
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """An attribute of every env."""
@@ -327,7 +341,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         each = values if isinstance(values, list | tuple) else [values] * self.num_envs
         if len(each) != self.num_envs:
             raise ValueError(f"{len(each)} values for {self.num_envs} envs: give one each, or one for all")
-        self.pool.call("put", {number: (name, value) for number, value in enumerate(each)})
+        self._ask("put", {number: (name, value) for number, value in enumerate(each)})
 
     def set_tasks(self, tasks: Sequence[Any]) -> None:
         """Gives every env a task: by its own `set_task` at once, or with its next reset; later episodes have it too.
@@ -337,7 +351,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         """
         if len(tasks) != self.num_envs:
             raise BadInput(f"there are {len(tasks)} tasks for {self.num_envs} envs")
-        self.pool.call("set_task", {number: (task,) for number, task in enumerate(tasks)})
+        self._ask("set_task", {number: (task,) for number, task in enumerate(tasks)})
 
     def close_extras(self, **kwargs: Any) -> None:
         """Ends every env and every worker."""
@@ -365,6 +379,32 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         return replace(self.pool.plan, helps=True) if self._helps else self.pool.plan
 
     # -- small things ---------------------------------------------------------------------------------
+
+    def _ask(
+        self, method: str, calls: Mapping[int, tuple[Any, ...]] | None = None, *, record: bool = True
+    ) -> dict[int, Any]:
+        self._check_open()
+        return self.pool.call(method, calls, record=record)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Closed(_CLOSED)
+
+    def _check_there(self, envs: list[int]) -> None:
+        for env in envs:
+            if not 0 <= env < self.num_envs:
+                raise BadInput(f"there is no env {env}; there are 0 to {self.num_envs - 1}")
+        twice = [env for env, count in Counter(envs).items() if count > 1]
+        if twice:
+            raise BadInput(f"env {twice[0]} is sent to twice at once: give every env once")
+
+    def _check_idle(self, envs: Sequence[int]) -> None:
+        """Before actions are written: they belong to the envs until these have been stepped."""
+        if self._port.outstanding == self.num_envs:
+            raise BadInput("these envs have been asked to step: fetch what they give first, with recv() or step_wait()")
+        for env in envs:
+            if self._port.book.waiting[env]:
+                raise BadInput(f"env {env} has been sent to and not been received: recv() first")
 
     def _put(self, actions: Any, chosen: list[int] | None) -> None:
         usual = chosen is None and type(actions) is np.ndarray and actions.dtype == self._dtype
