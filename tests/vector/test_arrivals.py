@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.error import NoAsyncCallError
 
 from paceline import BadInput, Closed, Plan
 from paceline.vector import PaceVectorEnv, make_vec
@@ -162,6 +163,51 @@ def test_errors_speak_of_envs(plan: Any) -> None:
             with pytest.raises(BadInput, match="have been asked to step"):
                 again(np.zeros(4, int))
         assert envs.step_wait()[1].tolist() == [1, 1, 1, 2]
+
+
+class Text(Tally):
+    """Shows what fits into no row."""
+
+    observation_space = spaces.Text(8)  # type: ignore[assignment]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return "a", {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        _, *others = super().step(action)
+        return (str(self.steps), *others)
+
+
+@pytest.mark.parametrize("make", [Tally, Text])
+def test_nothing_is_waited_for_that_was_not_asked_for(make: Any, plan: Any) -> None:
+    with make_vec([make] * 3, plan=plan) as envs:
+        envs.reset(seed=0)
+        for _ in range(2):
+            with pytest.raises(NoAsyncCallError, match="no env has been asked to step"):
+                envs.step_wait()
+            envs.step_async(np.zeros(3, int))
+            for other in (envs.step, envs.step_async):
+                with pytest.raises(BadInput, match="have been asked to step"):
+                    other(np.zeros(3, int))
+            with pytest.raises(BadInput, match="while envs are stepping"):
+                envs.reset()
+            envs.step_wait()
+        assert envs.step(np.zeros(3, int))[1].tolist() == [3, 3, 3]
+        with pytest.raises(LookupError):
+            envs.step(np.array([0, 1, 0]))
+        with pytest.raises(NoAsyncCallError):
+            envs.step_wait()
+        assert envs.step(np.zeros(3, int))[1].tolist() == [5, 4, 5]
+
+
+def test_some_are_received_and_not_waited_for() -> None:
+    with make_vec([Tally] * 3, plan=0) as envs:
+        envs.reset(seed=0)
+        envs.send(np.zeros(2, int), [0, 2])
+        with pytest.raises(NoAsyncCallError, match=r"only 2 of 3 envs have been sent to: recv\(\)"):
+            envs.step_wait()
+        assert envs.recv()[-1].tolist() == [0, 2]
 
 
 def test_whatever_is_asked_of_closed_envs_is_answered_so(plan: Any) -> None:

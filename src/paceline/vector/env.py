@@ -16,6 +16,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.error import NoAsyncCallError
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_differing_spaces, batch_space, concatenate, create_empty_array, iterate
 
@@ -218,7 +219,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             BadInput: envs have been sent to, and not been waited for.
         """
         self._check_open()
-        if self._by_rows and (self._port.outstanding or self._arrivals.envs):
+        if self._stepping or (self._by_rows and self._arrivals.envs):
             raise BadInput("reset() while envs are stepping: fetch what they give first, with recv() or step_wait()")
         options = dict(options) if options is not None else None
         tasks = options.pop("tasks", None) if options else None
@@ -264,15 +265,30 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             self._put(actions, None)
             self._port.post()
         else:
+            self._check_idle(())
             each = list(iterate(self.action_space, actions))
             self._waiting = self.pool.post("step", {number: (action,) for number, action in enumerate(each)})
 
     def step_wait(self) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        """Waits for all envs that were asked to step."""
+        """Waits for all envs that were asked to step.
+
+        Raises:
+            NoAsyncCallError: not all of them have been.
+        """
         self._check_open()
+        if self._by_rows:
+            self._arrivals.check_fetched()
+        asked = self._stepping
+        if asked < self.num_envs:
+            some = (
+                f"only {asked} of {self.num_envs} envs have been sent to: recv() gives what they give" if asked else ""
+            )
+            raise NoAsyncCallError(
+                f"step_wait() without step_async(): {some or 'no env has been asked to step'}", "step"
+            )
         if not self._by_rows:
-            return self._told(self._waiting.wait())
-        self._arrivals.check_fetched()
+            waiting, self._waiting = self._waiting, None
+            return self._told(waiting.wait())
         return self._outcome(self._port.wait())
 
     def _outcome(self, envs: list[int]) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
@@ -390,6 +406,13 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         if self.closed:
             raise Closed(_CLOSED)
 
+    @property
+    def _stepping(self) -> int:
+        """How many envs have been asked to step and not been waited for."""
+        if self._by_rows:
+            return self._port.outstanding
+        return 0 if self._waiting is None else self.num_envs
+
     def _check_there(self, envs: list[int]) -> None:
         for env in envs:
             if not 0 <= env < self.num_envs:
@@ -400,7 +423,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _check_idle(self, envs: Sequence[int]) -> None:
         """Before actions are written: they belong to the envs until these have been stepped."""
-        if self._port.outstanding == self.num_envs:
+        if self._stepping == self.num_envs:
             raise BadInput("these envs have been asked to step: fetch what they give first, with recv() or step_wait()")
         for env in envs:
             if self._port.book.waiting[env]:
