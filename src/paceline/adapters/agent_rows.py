@@ -36,8 +36,9 @@ def agent_rows(make: Callable[[], Any] | Sequence[Callable[[], Any]], num_envs: 
     Raises:
         BadInput: the agents of an env have different spaces.
     """
-    makes = [make] * num_envs if callable(make) else list(make)
-    return AgentRows(make_vec([partial(Together, each) for each in makes], **options))
+    if callable(make):
+        return AgentRows(make_vec(partial(Together, make), num_envs, **options))
+    return AgentRows(make_vec([partial(Together, each) for each in make], **options))
 
 
 class Together(gymnasium.Env[Any, Any]):
@@ -195,6 +196,8 @@ def _parallel(env: Any) -> Any:
         from pettingzoo.utils.conversions import aec_to_parallel
 
         return aec_to_parallel(env)
+    if not hasattr(env, "possible_agents"):
+        raise BadInput(f"{env!r} is no env of PettingZoo; for envs of Gymnasium there is make_vec")
     return env
 
 

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import copy
 import logging
-import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium.error import NoAsyncCallError
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -23,12 +20,24 @@ from gymnasium.vector.utils import batch_differing_spaces, batch_space, concaten
 from paceline.engine import Plan, Pool, Trace, spread
 from paceline.errors import BadInput, Closed
 from paceline.seeds import seed_of
+from paceline.vector.arguments import (
+    Recipe,
+    chosen_envs,
+    is_whole,
+    mode_of,
+    planned,
+    recipes_of,
+    reseeds,
+    root_of,
+    seed_each,
+    task_each,
+    tasks_of,
+    yes_or_no,
+)
 from paceline.vector.arrivals import Arrivals
 from paceline.vector.infos import TAIL, InfoReader, Schema
 from paceline.vector.instance import Instance, Rules, Tasks
 from paceline.vector.leaves import Array, Writer, assembled, leaves
-
-Recipe = Callable[[], gymnasium.Env[Any, Any]]
 
 _log = logging.getLogger("paceline")
 
@@ -76,15 +85,14 @@ def make_vec(
     Raises:
         BadInput: an option makes no sense.
     """
-    recipes = _recipes(env_fns, num_envs, options)
-    root = int(np.random.SeedSequence().generate_state(1, np.uint32)[0] >> 1) if seed is None else seed
-    rules = Rules(_mode(autoreset), root, _reseeds(reseed), _tasks(tasks), check)
+    recipes = recipes_of(env_fns, num_envs, options)
+    rules = Rules(mode_of(autoreset), root_of(seed), reseeds(reseed), tasks_of(tasks), yes_or_no("check", check))
     return PaceVectorEnv(
         recipes,
         rules,
-        _planned(Plan.parse(plan), deadline),
+        planned(plan, deadline),
         observation_mode,
-        copy,
+        yes_or_no("copy", copy),
         deadline,
         trace,
         seeded=seed is not None,
@@ -223,10 +231,9 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             raise BadInput("reset() while envs are stepping: fetch what they give first, with recv() or step_wait()")
         options = dict(options) if options is not None else None
         tasks = options.pop("tasks", None) if options else None
+        tasks = tasks if tasks is None else task_each(tasks, self.num_envs)
         chosen = self._masked(options)
         seeds = self._seeds(seed)
-        if tasks is not None and len(tasks) != self.num_envs:
-            raise BadInput(f"there are {len(tasks)} tasks for {self.num_envs} envs")
         calls = {n: (seeds[n], options, None if tasks is None else (tasks[n],)) for n in chosen}
         infos: dict[str, Any] = {}
         drawing = []
@@ -302,8 +309,9 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         if not self._by_rows:
             raise BadInput(_NEEDS_ROWS)
         self._check_open()
-        chosen = list(range(self.num_envs)) if envs is None else [int(env) for env in envs]
-        self._check_there(chosen)
+        chosen = chosen_envs(envs, self.num_envs)
+        if not chosen:
+            return
         self._check_idle(chosen)
         self._arrivals.check_fetched(chosen)
         self._put(actions, chosen)
@@ -323,6 +331,8 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         if not self._by_rows:
             raise BadInput(_NEEDS_ROWS)
         self._check_open()
+        if batch_size is not None and not is_whole(batch_size):
+            raise BadInput(f"recv({batch_size!r}); give a whole number of envs, or None for all")
         envs, extras = self._arrivals.take(batch_size, timeout)
         chosen = np.asarray(envs, np.intp)
         try:
@@ -365,9 +375,8 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             BadInput: envs without `set_task` are given a task by the `tasks` of `make_vec` whenever they begin.
         """
-        if len(tasks) != self.num_envs:
-            raise BadInput(f"there are {len(tasks)} tasks for {self.num_envs} envs")
-        self._ask("set_task", {number: (task,) for number, task in enumerate(tasks)})
+        each = task_each(tasks, self.num_envs)
+        self._ask("set_task", {number: (task,) for number, task in enumerate(each)})
 
     def close_extras(self, **kwargs: Any) -> None:
         """Ends every env and every worker."""
@@ -412,14 +421,6 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         if self._by_rows:
             return self._port.outstanding
         return 0 if self._waiting is None else self.num_envs
-
-    def _check_there(self, envs: list[int]) -> None:
-        for env in envs:
-            if not 0 <= env < self.num_envs:
-                raise BadInput(f"there is no env {env}; there are 0 to {self.num_envs - 1}")
-        twice = [env for env, count in Counter(envs).items() if count > 1]
-        if twice:
-            raise BadInput(f"env {twice[0]} is sent to twice at once: give every env once")
 
     def _check_idle(self, envs: Sequence[int]) -> None:
         """Before actions are written: they belong to the envs until these have been stepped."""
@@ -475,18 +476,16 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
         """What `SyncVectorEnv` makes of a seed; but where it would leave envs to chance, they get seeds from ours."""
+        if seed is not None:
+            seeds = seed_each(seed, self.num_envs)
+            self._begun = True
+            return seeds
         first, self._begun = not self._begun, True
-        if seed is None:
-            if not first:
-                return [None] * self.num_envs
-            if self._seeded:
-                return [self.seed + number for number in range(self.num_envs)]
-            return [seed_of(self.seed, "env", number) & 0x7FFFFFFF for number in range(self.num_envs)]
-        if isinstance(seed, int | np.integer):
-            return [int(seed) + number for number in range(self.num_envs)]
-        if len(seed) != self.num_envs:
-            raise ValueError(f"there are {len(seed)} seeds for {self.num_envs} envs")
-        return [None if each is None else int(each) for each in seed]
+        if not first:
+            return [None] * self.num_envs
+        if self._seeded:
+            return [self.seed + number for number in range(self.num_envs)]
+        return [seed_of(self.seed, "env", number) & 0x7FFFFFFF for number in range(self.num_envs)]
 
     def _warn_of_draws(self, envs: list[int]) -> None:
         """A reset with a seed promises the same numbers again: said once, if there is nothing that could keep it."""
@@ -503,35 +502,6 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         return found
 
 
-def _recipes(given: Any, count: int | None, options: dict[str, Any]) -> list[Recipe]:
-    if isinstance(given, str) or callable(given):
-        if count is None:
-            raise BadInput(f"make_vec({given!r}) needs num_envs: how many of them?")
-        given = [given] * count
-    recipes = list(given)
-    if count not in (None, len(recipes)):
-        raise BadInput(f"num_envs={count}, but there are {len(recipes)} recipes")
-    if options and not all(isinstance(recipe, str) for recipe in recipes):
-        raise BadInput(f"make_vec knows no option {next(iter(options))!r}; options of envs are for those given by id")
-    for recipe in recipes:
-        if not isinstance(recipe, str) and not callable(recipe):
-            raise BadInput(f"{recipe!r} is no recipe: give a function that makes an env, or an id of Gymnasium")
-    return [partial(gymnasium.make, each, **options) if isinstance(each, str) else each for each in recipes]
-
-
-def _planned(plan: Plan, deadline: float | None) -> Plan:
-    """The plan, or under auto one that keeps a deadline: nobody can end a step that hangs in the caller's process."""
-    if deadline is None or deadline == math.inf:
-        return plan
-    if plan.backend in ("inline", "thread") or plan.helps:
-        where = "envs that the caller steps, with helps=True" if plan.helps else f"the {plan.backend} backend"
-        raise BadInput(
-            f"deadline={deadline} cannot be kept on {where}: a step that hangs there cannot be ended; "
-            "give plan='process', a number of workers, or 'auto'"
-        )
-    return replace(plan, isolate=True) if plan.backend == "auto" else plan
-
-
 def _alike(a: Any, b: Any) -> bool:
     """Whether two spaces lie in the same arrays, whatever their bounds."""
     found = leaves(a, "")
@@ -544,30 +514,3 @@ def _assign(rows: Array, where: Any, values: Any) -> None:
     if array.shape != target or not np.can_cast(array.dtype, rows.dtype, "same_kind"):
         raise BadInput(f"actions of shape {array.shape} and type {array.dtype}; needed are {target} and {rows.dtype}")
     rows[where] = array
-
-
-def _mode(given: str | AutoresetMode) -> AutoresetMode:
-    if isinstance(given, AutoresetMode):
-        return given
-    for mode in AutoresetMode:
-        if given.lower().replace("_", "").replace("-", "") == mode.value.lower():
-            return mode
-    raise BadInput(f"autoreset={given!r}; give one of {', '.join(mode.value for mode in AutoresetMode)}")
-
-
-def _reseeds(given: str | None) -> bool:
-    if given not in (None, "episode"):
-        raise BadInput(f"reseed={given!r}; give 'episode', or leave it away")
-    return given == "episode"
-
-
-def _tasks(given: Tasks | Sequence[Any] | None) -> Tasks | None:
-    if given is None or callable(given):
-        return given
-    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
-        raise BadInput(f"tasks={given!r}; give a list of tasks, or a function of (env, episode, generator)")
-    return partial(_drawn, list(given))
-
-
-def _drawn(tasks: list[Any], env: int, episode: int, rng: np.random.Generator) -> Any:
-    return tasks[int(rng.integers(len(tasks)))]

@@ -23,6 +23,7 @@ Tasks = Callable[[int, int, np.random.Generator], Any]
 """(env, episode, generator) → the task of that episode."""
 
 Infos = list[dict[str, Any]]
+_PARTS = ("observation_space", "action_space", "reset", "step")
 _ndarray = np.ndarray
 
 
@@ -104,6 +105,8 @@ class Instance:
         before = GENERATORS.peek()
         self._env = make()
         self._drew = bool(GENERATORS.touched(before))
+        if not all(hasattr(self._env, part) for part in _PARTS):
+            raise BadInput(f"the recipe of env {number} gave {brief(self._env)}, which is no env of Gymnasium")
         self._number, self._rules = number, rules
         self._over = False
         self._kept: tuple[Any] | None = None  # the task that was given, and holds until another one is
