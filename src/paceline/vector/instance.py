@@ -231,11 +231,11 @@ class Instance:
                 special = info or reseed
             else:
                 self._step += 1
-                answer = self._env.step(read(given))
+                observation = self._env.step(read(given))  # all of it, under one name: another would keep it alive
                 try:
-                    observation, reward, ended, cut, info = answer
+                    observation, reward, ended, cut, info = observation
                 except (TypeError, ValueError):  # ours, not the env's: that would have come before
-                    raise self._not_five(answer) from None
+                    raise self._not_five(observation) from None
                 special = info
             over = ended or cut
             if special or (over and at_once):
