@@ -17,6 +17,7 @@ from paceline import BadInput
 from paceline.groups import Groups, asking
 from paceline.groups.driver import arollout, prompters, rollout
 from paceline.groups.export import record
+from paceline.groups.queueing import Turnstile
 from paceline.groups.scores import summary
 from paceline.records import Records, read_lines
 from paceline.types import Reply, Turn
@@ -326,3 +327,68 @@ def test_ctrl_c_is_raised_once_and_printed_never(
         play(answer, on_end=press if where == "a record" else None)
     gc.collect()  # asyncio tells of an exception that nobody has looked at when its task is freed
     assert not caplog.records
+
+
+async def unhurried(turn: Turn) -> str:
+    for _ in range(20):  # longer than a step takes: every trajectory is back in line before the next answer is there
+        await asyncio.sleep(0)
+    return "<think></think><answer>Up</answer>"
+
+
+def forty(policy: Any, **options: Any) -> Any:
+    written = {**config({"Ladder": 10}, group_size=4, options={"goal": 99}), "agent_proxy": {"max_turn": 5}}
+    with Groups(written, plan="inline") as groups:
+        groups.reset(seed=4)
+        return rollout(groups, policy, **options)
+
+
+def test_trajectories_are_finished_before_others_are_begun() -> None:
+    begun, ended, most = set(), set(), 0
+
+    async def answer(turn: Turn) -> str:
+        nonlocal most
+        begun.add(turn.env_id)
+        most = max(most, len(begun) - len(ended))
+        return await unhurried(turn)
+
+    few = forty(answer, concurrency=4, on_end=lambda trajectory, _: ended.add(trajectory.env_id))
+    assert most <= 8  # four with the policy, and four that came back from their steps meanwhile
+    assert {forty(unhurried, concurrency=count).digest for count in (1, 7, 64)} == {few.digest}
+
+
+def test_a_run_that_is_interrupted_late_keeps_most_of_it() -> None:
+    asked, ended = [], []
+
+    async def answer(turn: Turn) -> str:
+        asked.append(turn.env_id)
+        if len(asked) == 170:  # of 200
+            raise KeyboardInterrupt
+        return await unhurried(turn)
+
+    with pytest.raises(KeyboardInterrupt):
+        forty(answer, concurrency=4, on_end=lambda trajectory, _: ended.append(trajectory.env_id))
+    assert len(ended) >= (170 - 8 * 5) / 5
+    assert sorted(ended) == list(range(len(ended)))
+
+
+def test_a_place_that_was_given_to_somebody_who_left_is_passed_on() -> None:
+    turnstile = Turnstile(1)
+    order = []
+
+    async def ask(turns: int, env_id: int) -> None:
+        await turnstile.enter(turns, env_id)
+        order.append(env_id)
+        turnstile.leave()
+
+    async def everybody() -> None:
+        await turnstile.enter(0, 0)
+        others = [asyncio.ensure_future(ask(turns, env_id)) for env_id, turns in enumerate([3, 2, 1, 2, 1])]
+        others[1].cancel()  # before it stands in line
+        await asyncio.sleep(0)
+        others[3].cancel()  # in line
+        turnstile.leave()
+        others[0].cancel()  # given the place, and not there yet
+        await asyncio.gather(*others, return_exceptions=True)
+
+    asyncio.run(everybody())
+    assert order == [2, 4]

@@ -20,6 +20,7 @@ from paceline.errors import BadInput
 from paceline.groups.asking import asker, cancel, cancelled, run_to_its_end
 from paceline.groups.groups import Groups
 from paceline.groups.prompts import Prompter, parse
+from paceline.groups.queueing import Turnstile
 from paceline.groups.trajectory import Trajectory, failure_of
 from paceline.groups.turns import Ticket, check_straggling, tell_of
 from paceline.seeds import seed_of
@@ -127,7 +128,7 @@ async def arollout(
         groups: The environments. One rollout at a time.
         policy: Has `answer(turn)`, or is such a function; a coroutine, or plain (then it is run in a thread).
         max_turns: The most turns of a trajectory in this call; None: as `agent_proxy.max_turn` says.
-        concurrency: How many questions may be with the policy at once.
+        concurrency: How many questions may be with the policy at once; trajectories that are further along go first.
         only: Which environments; None: all.
         deadline: Seconds after which what is not finished is cut. A step that runs in this very process is waited for.
         quorum: The share of trajectories after which the others are cut.
@@ -148,7 +149,7 @@ class _Driver:
             raise BadInput(f"concurrency={concurrency}, max_turns={max_turns}: give whole numbers from 1")
         self._groups, self._ask = groups, asker(policy)
         self._max_turns, self._on_end = max_turns, on_end
-        self._places = asyncio.Semaphore(concurrency)
+        self._turnstile = Turnstile(concurrency)
         self._prompters = prompters(groups)
         self._bell = asyncio.Event()  # rung when there is something to step
         self._inputs: list[tuple[dict[str, Any], asyncio.Future[None]]] = []
@@ -214,9 +215,12 @@ class _Driver:
 
     async def _answered(self, trajectory: Trajectory) -> dict[str, Any]:
         turn = self._turn(trajectory)
-        async with self._places:
+        await self._turnstile.enter(turn.number, turn.env_id)
+        try:
             start = perf_counter()
             said = await self._ask(turn)
+        finally:
+            self._turnstile.leave()
         reply = Reply(said) if isinstance(said, str) else said
         if not isinstance(reply, Reply) or not isinstance(reply.text, str):
             raise BadInput(f"the policy answered with {said!r:.60}; expected text or a paceline.types.Reply")
