@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import yaml
 from text_worlds import config
 
 import paceline
-from paceline.testing import LlmServer
+from paceline.testing import CALM, LlmServer
 
 TESTS = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(paceline.__file__).parents[1]), str(TESTS)])}
@@ -165,7 +166,7 @@ def test_an_interrupt_keeps_what_is_done(file: Path, tmp_path: Path, how: str) -
     out, err = started.communicate(timeout=60)
     assert started.returncode == 130
     assert b"--resume a" in err
-    assert b"interrupted: 4 of 8 trajectories" in out
+    assert b"interrupted: 4 of 8 trajectories played in" in out
     assert b"0.0 s with the policy" not in out  # that is not known
     assert b"Traceback" not in err
     assert json.loads((tmp_path / "a" / "report.json").read_text())["interrupted"] is True
@@ -181,6 +182,17 @@ def test_a_model_behind_an_endpoint_plays(file: Path, tmp_path: Path) -> None:
         told = json.loads(run(*words, cwd=tmp_path).stdout)
     assert told["tokens"]["requests"] == server.traffic.requests > 8
     assert told["tokens"]["completion_tokens"] > 0
+
+
+def test_what_failed_is_not_told_as_played(file: Path, tmp_path: Path) -> None:
+    faults = replace(CALM, rate_429=1.0, retry_after=0.0, worst=99)
+    with LlmServer(api_key=None, faults=faults) as server:
+        words = ("rollout", str(file), "--base-url", server.url, "--model", "test-model", "--out", "a")
+        told = run(*words, cwd=tmp_path, code=3).stdout
+    assert "0 of 8 trajectories played, 8 failed in" in told
+    assert "0 answers (40 asked again, 0 cut off, 0 without a valid action), 8 questions without an answer" in told
+    assert server.traffic.requests == 48
+    assert {record["usage"]["retries"] for record in lines(tmp_path / "a")} == {5}
 
 
 def test_how_a_model_is_sampled_is_part_of_the_run(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

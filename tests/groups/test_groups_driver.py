@@ -153,7 +153,7 @@ def test_nonsense_from_a_policy_is_that_trajectorys_failure(policy: Any, kind: s
     answered = play(policy)
     assert all(state["history"][-1]["failure"] == kind for state in answered.states)
     assert all(len(state["history"]) == 1 for state in answered.states)  # no turn that nobody took
-    assert answered.usage.unanswered == 9
+    assert (answered.usage.unanswered, answered.usage.retries) == (9, 0)
 
 
 def test_a_success_is_not_cut() -> None:

@@ -223,16 +223,27 @@ def shown(report: Mapping[str, Any]) -> None:
         )
     console = Console(width=None if sys.stdout.isatty() else 120, markup=False, emoji=False)
     console.print(table)
-    used, seconds = report["tokens"], report["seconds"]
-    print(
-        f"\n{'interrupted: ' if report['interrupted'] else ''}{report['trajectories']} of {report['of']} trajectories "
-        f"in {seconds['all']:.1f} s; "
-        f"{used['requests']} answers ({used['retries']} asked again, {used['cut_off']} cut off, {used['invalid']} "
-        "without a valid action), "
-        f"{used['prompt_tokens']} + {used['completion_tokens']} tokens"
-    )
+    seconds = report["seconds"]
+    print(f"\n{_played(report)} in {seconds['all']:.1f} s; {_asked(report['tokens'])}")
     if seconds["policy"] is not None:
         both = f"{seconds['policy']:.1f} s with the policy (many at once), {seconds['environments']:.1f} s with envs"
         print(f"time: {both}")
     print(f"plan: {report['plan']['backend']}: {report['plan']['why']}")
     print(f"digest: {report['digest']}")
+
+
+def _played(report: Mapping[str, Any]) -> str:
+    """How many came to an end of their own, and what became of the others."""
+    failed, cut = (sum(int(row[name]) for row in report["tags"].values()) for name in ("failures", "cuts"))
+    others = "".join(f", {count} {what}" for count, what in ((failed, "failed"), (cut, "cut by the clock")) if count)
+    played = f"{report['trajectories'] - failed - cut} of {report['of']} trajectories played{others}"
+    return f"interrupted: {played}" if report["interrupted"] else played
+
+
+def _asked(used: Mapping[str, int]) -> str:
+    vain = f", {used['unanswered']} questions without an answer" if used["unanswered"] else ""
+    return (
+        f"{used['requests']} answers ({used['retries']} asked again, {used['cut_off']} cut off, "
+        f"{used['invalid']} without a valid action){vain}, "
+        f"{used['prompt_tokens']} + {used['completion_tokens']} tokens"
+    )

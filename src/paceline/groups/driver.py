@@ -22,7 +22,7 @@ from paceline.groups.groups import Groups
 from paceline.groups.prompts import Prompter, parse
 from paceline.groups.queueing import Turnstile
 from paceline.groups.trajectory import Trajectory, failure_of
-from paceline.groups.turns import Ticket, check_straggling, tell_of
+from paceline.groups.turns import Ticket, check_straggling, tell_of, whole
 from paceline.seeds import seed_of
 from paceline.types import Reply, Turn
 
@@ -32,7 +32,20 @@ _SEED_BITS = 31  # what every endpoint takes for a seed
 
 @dataclass
 class Spent:
-    """What a rollout has asked for, and where its time went."""
+    """What a rollout has asked for, and where its time went.
+
+    Attributes:
+        requests: Questions that were answered.
+        unanswered: Questions that were not: the policy raised.
+        invalid: Answers in which there was no action.
+        retries: How often a question was asked again, in vain or not.
+        prompt_tokens: As the endpoint counted them.
+        completion_tokens: The same for the answers.
+        cut_off: Answers that were longer than they might be.
+        policy_seconds: With the policy, summed over questions; many are with it at once.
+        env_seconds: With the environments.
+        seconds: From the beginning to the end.
+    """
 
     requests: int = 0
     unanswered: int = 0
@@ -206,12 +219,17 @@ class _Driver:
             except (Exception, asyncio.CancelledError) as error:  # the policy's: this one ends, the others go on
                 if cancelled(error):
                     raise
-                self._usage.unanswered += 1
-                trajectory.fail(failure_of(error, trajectory.status.num_actions))
-                tell_of(trajectory)
+                self._give_up(trajectory, error)
                 break
             await self._step(env_input)
         self._ended(trajectory)
+
+    def _give_up(self, trajectory: Trajectory, error: BaseException) -> None:
+        trajectory.tries_in_vain = max(1, whole(getattr(error, "tries", 1)) or 1)
+        self._usage.unanswered += 1
+        self._usage.retries += trajectory.tries_in_vain - 1
+        trajectory.fail(failure_of(error, trajectory.status.num_actions))
+        tell_of(trajectory)
 
     async def _answered(self, trajectory: Trajectory) -> dict[str, Any]:
         turn = self._turn(trajectory)

@@ -39,7 +39,8 @@ def record(trajectory: Trajectory, replies: Sequence[Reply], prompter: Prompter)
         **({"extra": [_plain(reply.extra) for reply in replies]} if any(reply.extra for reply in replies) else {}),
         "usage": {
             "requests": len(replies),
-            "retries": sum(reply.retries for reply in replies),
+            "unanswered": int(trajectory.tries_in_vain > 0),
+            "retries": sum(reply.retries for reply in replies) + max(0, trajectory.tries_in_vain - 1),
             "prompt_tokens": sum(reply.prompt_tokens for reply in replies),
             "completion_tokens": sum(reply.completion_tokens for reply in replies),
             "finish_reasons": [reply.finish_reason for reply in replies],

@@ -42,8 +42,8 @@ def rollout_digest(records: Sequence[Mapping[str, Any]]) -> str:
 
 def tokens(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """What was asked for and counted."""
-    names = ("requests", "retries", "prompt_tokens", "completion_tokens")
-    sums = {name: sum(record["usage"][name] for record in records) for name in names}
+    names = ("requests", "unanswered", "retries", "prompt_tokens", "completion_tokens")
+    sums = {name: sum(record["usage"].get(name, 0) for record in records) for name in names}  # older runs lack some
     cut_off = sum(record["usage"]["finish_reasons"].count("length") for record in records)
     return {**sums, "cut_off": cut_off, "invalid": sum(record["invalid"] for record in records)}
 

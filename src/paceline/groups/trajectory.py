@@ -68,6 +68,7 @@ class Trajectory:
         self.env_id, self.most = env_id, most
         self.status = EnvStatus(seed=seed)
         self.names: tuple[str, ...] = ()
+        self.tries_in_vain = 0  # how often the question was asked that was never answered, if that is how it ended
         self.cache: dict[str, Any] = {
             "env_id": env_id,
             "history": [],

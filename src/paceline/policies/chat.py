@@ -128,7 +128,7 @@ class ChatPolicy:
 
         Raises:
             BadInput: the turn has no messages, or the endpoint refuses the request.
-            ConnectionError: there was no answer at the last try either.
+            ConnectionError: there was no answer at the last try either; its `tries` says how many there were.
             TimeoutError: the same, and the last try was a timeout.
         """
         body = self._request(turn)
@@ -139,7 +139,9 @@ class ChatPolicy:
                 return outcome
             seen.append(outcome)
             if not outcome.passing or len(seen) > self._retries:
-                raise self._failure(seen)
+                failure = self._failure(seen)
+                failure.tries = len(seen)  # type: ignore[attr-defined]  # for whoever counts what was asked
+                raise failure
             await asyncio.sleep(pause(outcome, len(seen), turn.seed & _LOW_63, self._backoff))
 
     async def close(self) -> None:
