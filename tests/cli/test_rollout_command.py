@@ -176,6 +176,32 @@ def test_an_interrupt_keeps_what_is_done(file: Path, tmp_path: Path, how: str) -
     assert len(lines(tmp_path / "a")) == 8  # what was done was not done again
 
 
+def test_an_interrupt_tells_of_all_answers_those_in_unfinished_trajectories_too(tmp_path: Path) -> None:
+    written = {**config({"Ladder": 1}, options={"goal": 99}, base=5), "agent_proxy": {"max_turn": 3}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(written))
+    (tmp_path / "slow.py").write_text(
+        "import asyncio\n"
+        "from paceline.types import Reply\n"
+        "async def answer(turn):\n"
+        "    if (turn.env_id, turn.number) == (1, 2):\n"
+        "        open('begun', 'w').close()\n"
+        "        await asyncio.sleep(60)\n"
+        "    return Reply('<think></think><answer>Up</answer>', prompt_tokens=3, completion_tokens=2, retries=1)\n"
+    )
+    words = ["rollout", "config.yaml", "--policy", "slow.py:answer", "--out", "a"]
+    started = subprocess.Popen(
+        [sys.executable, "-m", "paceline", *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    while not ((tmp_path / "begun").exists() and len(lines(tmp_path / "a")) == 1):
+        assert started.poll() is None, started.communicate()
+        time.sleep(0.02)
+    started.send_signal(signal.SIGINT)
+    told, _ = started.communicate(timeout=60)
+    assert "interrupted: 1 of 2 trajectories played in" in told
+    assert "5 answers (2 in unfinished trajectories, 5 asked again" in told
+    assert "15 + 10 tokens" in told
+
+
 def test_a_model_behind_an_endpoint_plays(file: Path, tmp_path: Path) -> None:
     with LlmServer(api_key=None) as server:
         words = ("rollout", str(file), "--base-url", server.url, "--model", "test-model", "--json", "--out", "a")

@@ -64,25 +64,31 @@ class Asked:
         mine = ((path, f"policy {self.player.policy}") for path in self.player.files(policy))
         return digests([*mine, *_files_of_tags(groups)])
 
-    def report(self, groups: Groups, records: Records, usage: Spent | None, seconds: float) -> dict[str, Any]:
+    def report(self, groups: Groups, records: Records, session: Session) -> dict[str, Any]:
         """Everything that is known in the end."""
         from paceline.groups.scores import finished, rollout_digest, scores, tokens
 
         plan, known = groups.plan, list(finished(records.lines).values())
+        spent, unfinished = session.spent, session.unfinished(records)
         return {
             "identity": self.identity(groups),
             "trajectories": len(known),
             "of": len(groups),
             "group_size": groups.group_size,
             "tags": scores(known),
-            "tokens": tokens(known),
+            "tokens": {
+                **{name: count + unfinished.get(name, 0) for name, count in tokens(known).items()},
+                "unfinished": unfinished["requests"],
+            },
             "seconds": {
-                "all": seconds,
-                "policy": usage.policy_seconds if usage else None,  # interrupted: nobody has added it up
-                "environments": usage.env_seconds if usage else None,
+                "all": session.seconds,
+                # Interrupted: nobody has added up what was under way.
+                "policy": None if session.interrupted else spent.policy_seconds,
+                "environments": None if session.interrupted else spent.env_seconds,
             },
             "plan": {"backend": plan.backend, "workers": plan.workers, "why": plan.why},
             "digest": rollout_digest(known),
+            "interrupted": session.interrupted,
         }
 
 
@@ -95,6 +101,31 @@ def _files_of_tags(groups: Groups) -> Iterator[tuple[Path, str]]:
             yield path, name
 
 
+@dataclass
+class Session:
+    """What one call of the command did.
+
+    Attributes:
+        before: How many lines there were on disk.
+        spent: What it has asked for.
+        seconds: How long it took.
+        interrupted: Whether it was ended from outside.
+    """
+
+    before: int
+    spent: Spent
+    seconds: float = 0.0
+    interrupted: bool = False
+
+    def unfinished(self, records: Records) -> dict[str, int]:
+        """What was asked for in trajectories that are not on disk: it was answered, and paid for."""
+        from paceline.groups.scores import tokens
+
+        kept = tokens(records.lines[self.before :])
+        names = ("requests", "unanswered", "retries", "prompt_tokens", "completion_tokens", "cut_off")
+        return {name: getattr(self.spent, name) - kept[name] for name in names}
+
+
 @dataclass(frozen=True)
 class Pace:
     """How fast it may go, and when it is cut."""
@@ -104,7 +135,7 @@ class Pace:
     quorum: float | None
 
 
-def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace) -> Spent:
+def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace, spent: Spent) -> None:
     """Plays what is not on disk yet; every trajectory is on disk when it has ended."""
     from paceline.engine.interrupts import UNINTERRUPTED
     from paceline.groups.asking import run_to_its_end
@@ -125,9 +156,9 @@ def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace)
                 records.lines.append(summary(line))
             progress.tell(line)
 
-        async def play() -> Spent:
+        async def play() -> None:
             try:
-                played = await arollout(
+                await arollout(
                     groups,
                     policy,
                     max_turns=asked.max_turns,
@@ -136,12 +167,12 @@ def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace)
                     deadline=pace.deadline,
                     quorum=pace.quorum,
                     on_end=keep,
+                    usage=spent,
                 )
             finally:
                 await _close(policy)
-            return played.usage
 
-        return run_to_its_end(play())
+        run_to_its_end(play())
 
 
 async def _close(policy: Any) -> None:
@@ -242,8 +273,9 @@ def _played(report: Mapping[str, Any]) -> str:
 
 def _asked(used: Mapping[str, int]) -> str:
     vain = f", {used['unanswered']} questions without an answer" if used["unanswered"] else ""
+    unfinished = f"{used['unfinished']} in unfinished trajectories, " if used["unfinished"] else ""
     return (
-        f"{used['requests']} answers ({used['retries']} asked again, {used['cut_off']} cut off, "
+        f"{used['requests']} answers ({unfinished}{used['retries']} asked again, {used['cut_off']} cut off, "
         f"{used['invalid']} without a valid action){vain}, "
         f"{used['prompt_tokens']} + {used['completion_tokens']} tokens"
     )

@@ -145,20 +145,22 @@ def _records(plan: dict[str, Any], out: Path | None, resume: Path | None) -> Rec
 
 def _play(groups: Groups, player: Any, records: Records, asked: Asked, pace: Pace, as_json: bool) -> int:
     from paceline.cli._ending import sigterm_as_ctrl_c
-    from paceline.cli._rolling import run, shown
+    from paceline.cli._rolling import Session, run, shown
+    from paceline.groups.driver import Spent
 
     start = perf_counter()
-    interrupted = False
+    session = Session(len(records.lines), Spent())
     try:
         with sigterm_as_ctrl_c():
-            usage = run(groups, player, records, asked, pace)
+            run(groups, player, records, asked, pace, session.spent)
     except KeyboardInterrupt:
-        usage, interrupted = None, True
-    report = {**asked.report(groups, records, usage, perf_counter() - start), "interrupted": interrupted}
+        session.interrupted = True
+    session.seconds = perf_counter() - start
+    report = asked.report(groups, records, session)
     records.finish(report)
     print(json.dumps(report)) if as_json else shown(report)
     print(f"results: {records.path}", file=sys.stderr)
-    if interrupted:
+    if session.interrupted:
         print(f"interrupted; go on with --resume {records.path}", file=sys.stderr)
         return 130
     return 3 if any(row["failures"] or row["cuts"] for row in report["tags"].values()) else 0

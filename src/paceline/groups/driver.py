@@ -104,6 +104,7 @@ def rollout(
     deadline: float | None = None,
     quorum: float | None = None,
     on_end: OnEnd | None = None,
+    usage: Spent | None = None,
 ) -> Played:
     """Plays every trajectory to its end; see `arollout`, which is for where an event loop runs."""
     try:
@@ -119,6 +120,7 @@ def rollout(
                 deadline=deadline,
                 quorum=quorum,
                 on_end=on_end,
+                usage=usage,
             )
         )
     raise BadInput("rollout() cannot be called where an event loop runs, in a notebook say: use `await arollout(…)`")
@@ -134,6 +136,7 @@ async def arollout(
     deadline: float | None = None,
     quorum: float | None = None,
     on_end: OnEnd | None = None,
+    usage: Spent | None = None,
 ) -> Played:
     """Plays the trajectories of `groups`, which has been reset, to their ends.
 
@@ -146,16 +149,19 @@ async def arollout(
         deadline: Seconds after which what is not finished is cut. A step that runs in this very process is waited for.
         quorum: The share of trajectories after which the others are cut.
         on_end: Called with every trajectory as it ends, and what was replied in it.
+        usage: What is counted into, for whoever wants to know if it is interrupted; None: a new one.
     """
     check_straggling(quorum, deadline)
     turns = groups.config.talk.max_turn if max_turns is None else max_turns
-    driver = _Driver(groups, policy, turns, concurrency, on_end)
+    driver = _Driver(groups, policy, turns, concurrency, on_end, Spent() if usage is None else usage)
     with groups.driven():
         return await driver.run(only, deadline, quorum)
 
 
 class _Driver:
-    def __init__(self, groups: Groups, policy: Any, max_turns: int, concurrency: int, on_end: OnEnd | None) -> None:
+    def __init__(
+        self, groups: Groups, policy: Any, max_turns: int, concurrency: int, on_end: OnEnd | None, usage: Spent
+    ) -> None:
         if not groups.begun:
             raise BadInput("rollout() before reset(): there is no episode yet")
         if concurrency < 1 or max_turns < 1:
@@ -168,7 +174,8 @@ class _Driver:
         self._inputs: list[tuple[dict[str, Any], asyncio.Future[None]]] = []
         self._waiting: dict[Ticket, asyncio.Future[None]] = {}
         self._end: float | None = None  # the deadline
-        self._usage, self._replies = Spent(), {}  # type: Spent, dict[int, list[Reply]]
+        self._usage = usage
+        self._replies: dict[int, list[Reply]] = {}
 
     async def run(self, only: Collection[int] | None, deadline: float | None, quorum: float | None) -> Played:
         start = perf_counter()
