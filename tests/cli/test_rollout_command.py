@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -350,3 +352,49 @@ def test_a_person_plays_whatever_groups_play(tmp_path: Path, prefix: str) -> Non
     done = run("play", f"{prefix}mine.py:Door,opens=2", cwd=tmp_path, stdin="r\nknock\n")
     assert "solved after 2 actions, reward 2" in done.stdout
     assert "Wall has no render()" in run("play", f"{prefix}mine.py:Wall,opens=2", cwd=tmp_path, code=2).stderr
+
+
+def typed(*words: str, keys: str, cwd: Path) -> str:
+    """What a terminal shows when somebody presses keys, as soon as there is somebody who reads them."""
+    ours, theirs = pty.openpty()
+    started = subprocess.Popen(
+        [sys.executable, "-m", "paceline", *words], cwd=cwd, stdin=theirs, stdout=theirs, stderr=theirs, env=ENVIRONMENT
+    )
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # how a terminal says that nobody is there any more
+        while more := os.read(ours, 4096):
+            if b"q ends" not in shown and b"q ends" in shown + more:
+                os.write(ours, keys.encode())
+            shown += more
+    os.close(ours)
+    assert started.wait() == 0
+    return shown.decode()
+
+
+def test_a_terminal_says_which_keys_there_are_and_takes_each_at_once(tmp_path: Path) -> None:
+    shown = typed("play", "sokoban,num_boxes=1", "--seed", "3", keys="\x1b[A\nd x\rDq", cwd=tmp_path)
+    assert "keys: arrow keys or w a s d; q ends" in shown
+    assert "actions:" not in shown  # words are for those who can write them
+    assert shown.count("is no action") == 1
+    assert "'x' is no action" in shown
+    assert "not solved after 3 actions" in shown
+    piped = run("play", "sokoban,num_boxes=1", "--seed", "3", cwd=tmp_path, stdin="up\nright\nd\nq\n").stdout
+    rooms = [[line.strip() for line in told.splitlines() if line.strip().startswith("#")] for told in (shown, piped)]
+    assert rooms[0] == rooms[1]  # d is right, not down
+
+
+def test_actions_that_are_no_directions_have_keys_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "class Room:\n"
+        "    action_lookup = {1: 'Left', 2: 'Right', 3: 'Duck', 4: 'Jump', 5: 'Stand', 6: 'Sit', 7: 'Quack'}\n"
+        "    def __init__(self, config): pass\n"
+        "    def reset(self, seed): self.done = []\n"
+        "    def step(self, action):\n"
+        "        self.done.append(action)\n"
+        "        return '', 1.0, False, {}\n"
+        "    def render(self): return f'{self.done}'\n"
+    )
+    shown = typed("play", "mine.py:Room", keys="adj1345q", cwd=tmp_path)
+    assert "keys: arrow keys or a d, 1: Duck, j: Jump, 3: Stand, 4: Sit, 5: Quack; q ends" in shown
+    assert "[1, 2, 4, 3, 5, 6, 7]" in shown

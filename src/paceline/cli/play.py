@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -20,12 +20,15 @@ Examples:
   paceline play my_env.py:MyEnv,size=5
 
 \b
-Arrow keys, w a s d, or a first letter choose an action where actions have names; elsewhere write the answer, and
-press Enter. q ends the game.
+Where actions have names, a terminal takes single keys, and says which: arrow keys or w a s d for directions (d is
+right, not down), a first letter or a number for others. What is piped in is a word per line, or its beginning. Where
+actions have no names, write the answer, and press Enter. q ends the game.
 """
 _ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
-_LETTERS = {"w": "up", "s": "down", "d": "right", "a": "left"}
+_LETTERS = {"w": "up", "a": "left", "s": "down", "d": "right"}
 _QUIT = ("q", "quit", "\x03", "\x04")
+_DIGITS = "123456789"
+_IDLE = ("\n", "\r", " ")  # pressed out of habit: no action, and no mistake
 
 
 def register(app: typer.Typer) -> None:
@@ -101,7 +104,8 @@ def _text(state: Any) -> str:
 @contextmanager
 def _keys(lookup: Mapping[int, str]) -> Iterator[Iterator[Any]]:
     """Actions as somebody chooses them: single keys in a terminal, lines elsewhere."""
-    if not lookup or not sys.stdin.isatty():
+    keys = _keys_for(list(lookup.values())) if sys.stdin.isatty() else {}
+    if not keys:
         yield _chosen(_lines(), lookup)
         return
     import termios
@@ -110,14 +114,50 @@ def _keys(lookup: Mapping[int, str]) -> Iterator[Iterator[Any]]:
     before = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin)
     try:
-        yield _chosen(_pressed(), lookup)
+        yield _meant(_pressed(), keys, lookup)
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
+def _keys_for(names: Sequence[str]) -> dict[str, str]:
+    """Key → the action that it stands for. Empty if there are more actions than keys: then they are written."""
+    by_name = {name.lower(): name for name in names}
+    keys = {key: by_name[way] for key, way in (*_ARROWS.items(), *_LETTERS.items()) if way in by_name}
+    others = [name for name in names if name not in keys.values()]
+    firsts = [name[:1].lower() for name in others]
+    taken = {*keys, *_QUIT, *_DIGITS}
+    for number, (name, first) in enumerate(zip(others, firsts, strict=True)):
+        if first and firsts.count(first) == 1 and first not in taken:
+            keys[first] = name
+        elif number < len(_DIGITS):
+            keys[_DIGITS[number]] = name
+        else:
+            return {}
+    return keys
+
+
+def _described(keys: Mapping[str, str]) -> str:
+    letters = [key for key, way in _LETTERS.items() if keys.get(key, "").lower() == way]
+    ways = [f"arrow keys or {' '.join(letters)}"] if letters else []
+    return ", ".join([*ways, *(f"{key}: {name}" for key, name in keys.items() if key not in (*_ARROWS, *letters))])
+
+
+def _meant(pressed: Iterator[str], keys: Mapping[str, str], lookup: Mapping[int, str]) -> Iterator[Any]:
+    numbers = {name: number for number, name in lookup.items()}
+    told = f"keys: {_described(keys)}; q ends"
+    print(told)
+    for key in pressed:
+        if key.lower() in _QUIT:
+            return
+        known = key if key in keys else key.lower()
+        if known in keys:
+            yield numbers[keys[known]]
+        elif key not in _IDLE:
+            print(f"{key!r} is no action; {told}")
+
+
 def _pressed() -> Iterator[str]:
-    while True:
-        key = sys.stdin.read(1)
+    while key := sys.stdin.read(1):
         yield key + sys.stdin.read(2) if key == "\x1b" else key
 
 
