@@ -209,6 +209,7 @@ built = Says("Up")
         ("talking.py:built,kw.word=Up", "is a Says, which cannot be called"),
         ("random,kw.actions=none", "actions='none'; give a whole number from 1"),
         ("expert,kw.actions=0", "actions=0; give a whole number from 1"),
+        ("expert,kw.options=3", "options=3; give a mapping from tags"),
         ("expert,depth=3", "'depth' in 'expert,depth=3' is no option of a policy: give kw.depth"),
     ],
 )

@@ -279,7 +279,7 @@ def test_a_policy_is_built_with_what_is_written(file: Path, tmp_path: Path) -> N
         (("--policy", ":Class"), "':Class' is only half of a name"),
         (("--policy", "text_worlds:"), "'text_worlds:' is only half of a name"),
         (("--policy", "os:getcwd"), "a function is called with a turn"),
-        (("--policy", "expert,kw.options=3"), "options=3; give a mapping from tags"),
+        (("--policy", "bfs"), "policy bfs has no solver for Ladder: there are solvers for env_type sokoban, "),
         ((), "say who plays"),
         (("--policy", "random", "--model", "m"), "not both"),
         (("--policy", "random", "--base-url", "http://x"), "--base-url belongs to --model"),
@@ -297,6 +297,7 @@ def test_a_policy_is_built_with_what_is_written(file: Path, tmp_path: Path) -> N
 )
 def test_mistakes_are_told_in_words(file: Path, tmp_path: Path, words: tuple[str, ...], told: str) -> None:
     assert told in run("rollout", str(file), *words, cwd=tmp_path, code=2).stderr
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_configuration_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:

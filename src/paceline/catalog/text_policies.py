@@ -11,6 +11,7 @@ from paceline.catalog.loading import check_is_no_file, load
 from paceline.catalog.words import with_keywords
 from paceline.errors import BadInput
 from paceline.policies.scripted_text import Expert, RandomWords
+from paceline.policies.solvers import SOLVERS
 
 _EXPERTS = ("expert", "bfs", "solver")
 FORMS = "random, expert (also: bfs, solver), file.py:Class or package.module:Class"
@@ -37,6 +38,22 @@ def find_text_policy(
     except Exception as error:
         what = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
         raise BadInput(f"policy {spec} cannot be built: {what}") from error
+
+
+def check_can_play(spec: str, kinds: Mapping[str, str]) -> None:
+    """Raises `BadInput` for an expert that has no solver for some tag; others find out what they can do as they play.
+
+    Args:
+        spec: As for `find_text_policy`.
+        kinds: Tag → its env_type.
+    """
+    if with_keywords(spec)[0] not in _EXPERTS:
+        return
+    if unsolved := [tag for tag, env_type in kinds.items() if env_type not in SOLVERS]:
+        raise BadInput(
+            f"policy {spec} has no solver for {', '.join(unsolved)}: there are solvers for env_type "
+            f"{', '.join(SOLVERS)}; leave the tag out, or let somebody else play: random, a policy of your own, a model"
+        )
 
 
 def _maker(name: str, usual: dict[str, Any], options: Mapping[str, Any] | None) -> Callable[..., Any]:

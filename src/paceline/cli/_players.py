@@ -12,6 +12,7 @@ from paceline.errors import BadInput
 
 if TYPE_CHECKING:
     from paceline.groups import Groups
+    from paceline.groups.config import GroupsConfig
 
 _TEMPERATURE, _MAX_TOKENS = 1.0, 400
 
@@ -90,6 +91,13 @@ class Player:
         if self.policy is not None:
             yield from files_of(found)
             yield from weights_in(with_keywords(self.policy)[2])
+
+    def check_can_play(self, config: GroupsConfig) -> None:
+        """Raises `BadInput` if it is known before anything is started that somebody cannot be played."""
+        from paceline.catalog.text_policies import check_can_play
+
+        if self.policy is not None:
+            check_can_play(self.policy, {tag: config.tags[tag].env_type for tag, count in config.shares if count})
 
     def find(self, groups: Groups, concurrency: int) -> Any:
         """Gives it.

@@ -30,8 +30,11 @@ class Asked:
     def groups(self, plan: str | Plan) -> Groups:
         """The environments, not yet reset."""
         from paceline.groups import Groups
+        from paceline.groups.config import read_config
 
-        return Groups(self.config, self.mode, plan=plan)
+        config = read_config(self.config, self.mode)
+        self.player.check_can_play(config)
+        return Groups(config, plan=plan)
 
     def seeded(self, groups: Groups, resume: Path | None) -> Asked:
         """The same with a seed, however it was come by: a run that goes on must go on with its own."""
