@@ -291,6 +291,8 @@ def test_a_policy_is_built_with_what_is_written(file: Path, tmp_path: Path) -> N
         (("--policy", "random", "--mode", "test"), "mode='test'"),
         (("--policy", "random", "--resume", "nowhere"), "there is no run in it"),
         (("--policy", "random", "--plan", "nowhere"), "nowhere"),
+        (("--policy", "random", "--plan", "inline", "-j", "3"), "--jobs 3 wants workers, and --plan inline has none"),
+        (("--policy", "random", "--plan", "thread", "-j", "0"), "--jobs 0 plays here, and --plan thread does not"),
         (("--policy", "random", "--quorum", "2"), "quorum=2"),
         (("--policy", "random", "--deadline", "0"), "deadline=0"),
     ],

@@ -124,9 +124,14 @@ def rollout(
 
 def _place(plan: str, jobs: int | None) -> Any:
     from paceline.engine import Plan
+    from paceline.errors import BadInput
 
     if jobs is None:
         return plan
+    if plan == "inline" and jobs > 1:
+        raise BadInput(f"--jobs {jobs} wants workers, and --plan inline has none: leave one of them away")
+    if not jobs and plan not in ("auto", "inline"):
+        raise BadInput(f"--jobs 0 plays here, and --plan {plan} does not: leave one of them away")
     if not jobs:
         return "inline"
     return Plan(backend="process" if plan == "auto" else plan, workers=jobs)
