@@ -401,3 +401,13 @@ def test_actions_that_are_no_directions_have_keys_of_their_own(tmp_path: Path) -
     shown = typed("play", "mine.py:Room", keys="adj1345q", cwd=tmp_path)
     assert "keys: arrow keys or a d, 1: Duck, j: Jump, 3: Stand, 4: Sit, 5: Quack; q ends" in shown
     assert "[1, 2, 4, 3, 5, 6, 7]" in shown
+
+
+def test_a_table_fits_into_eighty_columns(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "COLUMNS", "80")
+    monkeypatch.setitem(ENVIRONMENT, "NO_COLOR", "1")
+    monkeypatch.setitem(ENVIRONMENT, "TERM", "dumb")
+    shown = typed("rollout", str(file), "--policy", "random", keys="", cwd=tmp_path).splitlines()
+    head = next(number for number, line in enumerate(shown) if line.startswith("tag "))
+    assert shown[head].split() == ["tag", "traj", "success", "pass@2", "return", "penalty", "actions", "turns"]
+    assert max(len(line) for line in shown[head : head + 4]) <= 80

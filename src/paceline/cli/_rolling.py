@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from paceline.cli._players import Player
     from paceline.engine import Plan
     from paceline.groups import Groups
     from paceline.groups.driver import Spent
     from paceline.records import Records
+
+_WIDE = 200  # columns of a table at the most
 
 
 @dataclass(frozen=True)
@@ -236,14 +240,27 @@ class Progress:
 def shown(report: Mapping[str, Any]) -> None:
     """Prints the table, and what stands below it."""
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    # What is wider than the terminal is wrapped there: half a word, or half a number, is no use to anybody.
+    Console(width=_WIDE, markup=False, emoji=False).print(_table(report), crop=False)
+    seconds = report["seconds"]
+    print(f"\n{_played(report)} in {seconds['all']:.1f} s; {_asked(report['tokens'])}")
+    if seconds["policy"] is not None:
+        both = f"{seconds['policy']:.1f} s with the policy (many at once), {seconds['environments']:.1f} s with envs"
+        print(f"time: {both}")
+    print(f"plan: {report['plan']['backend']}: {report['plan']['why']}")
+    print(f"digest: {report['digest']}")
+
+
+def _table(report: Mapping[str, Any]) -> Table:
+    from paceline.cli._tables import table
+
+    mishaps = {"failed": "failures", "cut": "cuts"}
+    shown = [name for name, key in mishaps.items() if any(row[key] for row in report["tags"].values())]
     passed = f"pass@{report['group_size']}"
-    for name in ("tag", "trajectories", "success", passed, "return", "penalty", "actions", "turns", "failed", "cut"):
-        table.add_column(name, justify="left" if name == "tag" else "right")
+    made = table("tag", "traj", "success", passed, "return", "penalty", "actions", "turns", *shown)
     for tag, row in report["tags"].items():
-        table.add_row(
+        made.add_row(
             tag,
             str(row["trajectories"]),
             f"{row['success']:.1%}",
@@ -252,18 +269,9 @@ def shown(report: Mapping[str, Any]) -> None:
             f"{row['penalty']:.3g}",
             f"{row['actions']:.1f}",
             f"{row['turns']:.1f}",
-            str(row["failures"]),
-            str(row["cuts"]),
+            *(str(row[mishaps[name]]) for name in shown),
         )
-    console = Console(width=None if sys.stdout.isatty() else 120, markup=False, emoji=False)
-    console.print(table)
-    seconds = report["seconds"]
-    print(f"\n{_played(report)} in {seconds['all']:.1f} s; {_asked(report['tokens'])}")
-    if seconds["policy"] is not None:
-        both = f"{seconds['policy']:.1f} s with the policy (many at once), {seconds['environments']:.1f} s with envs"
-        print(f"time: {both}")
-    print(f"plan: {report['plan']['backend']}: {report['plan']['why']}")
-    print(f"digest: {report['digest']}")
+    return made
 
 
 def _played(report: Mapping[str, Any]) -> str:
