@@ -119,6 +119,18 @@ class Careless(Ladder):
         return self.render()
 
 
+class Raw(Ladder):
+    """Says the raw reward that it is told to say, or none."""
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        super().__init__(config)
+        self.raw = {"raw_reward": config["raw"]} if config and "raw" in config else {}
+
+    def step(self, action: int) -> tuple[str, float, bool, dict[str, Any]]:
+        state, reward, done, _ = super().step(action)
+        return state, reward, done, {"success": done, **self.raw}
+
+
 class Picture(Ladder):
     """Shows a picture."""
 

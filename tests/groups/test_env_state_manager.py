@@ -154,6 +154,20 @@ def test_metrics_have_upstreams_names(plan: Any) -> None:
         assert first["correct_answer"] == "up 3 times"
 
 
+@PLACES
+@pytest.mark.parametrize(("options", "returned"), [({}, 0.8), ({"raw": 0.0}, 0.0), ({"raw": 2.0}, 6.0)])
+def test_what_is_returned_are_rewards_where_no_raw_ones_are_told(plan: Any, options: dict, returned: float) -> None:
+    with EnvStateManager(config({"Raw": 1}, options=options), plan=plan) as manager:
+        manager.reset(seed=1)
+        manager.step([said(0, "Up", "Up")])
+        manager.use_multiprocessing = not manager.use_multiprocessing  # what was told moves along
+        manager.step([said(0, "Up"), said(1, "Fly")])
+        first, second = manager.get_rollout_states()
+        assert first["metrics"]["Raw/episodic_return"] == pytest.approx(returned)
+        assert second["metrics"]["Raw/episodic_return"] == 0.0
+        assert first["history"][0]["info"]["raw_reward"] == 2 * options.get("raw", 0.0)  # upstream's, as it was
+
+
 def test_webshop_tags_sum_what_is_not_per_turn() -> None:
     register_env_type("pages", text_worlds.Ladder)
     written = config({"Ladder": 1})

@@ -33,6 +33,7 @@ class Member:
         self._env = make(config)
         self._most, self._tag = most, tag
         self._used, self._over = 0, True
+        self._tells_raw = False  # whether the environment itself says raw_reward, in this episode
         self._names: dict[Any, str] = {}
         self._numbers: dict[str, Any] = {}
         check_is_text_env(self._env, tag)
@@ -52,7 +53,7 @@ class Member:
                 f"{self._tag}: reset() of {type(self._env).__name__} takes no `dynamics`, so its members cannot differ "
                 "after they began alike; leave dynamics: member out"
             )
-        self._used, self._over = 0, False
+        self._used, self._over, self._tells_raw = 0, False, False
         self._env.reset(**{name: value for name, value in offered.items() if self._takes(name)})
         names = lookup_of(self._env)
         return Anew(Begun(self._env.render(), () if names is None else tuple(names.values())))
@@ -70,7 +71,10 @@ class Member:
                 _, gained, done, told = self._step(action)
                 executed.append(action)
                 reward += gained
-                raw = info["raw_reward"] + _number(told.get("raw_reward", 0.0))
+                raw = info["raw_reward"]
+                if "raw_reward" in told:
+                    raw += _number(told["raw_reward"])
+                    self._tells_raw = True
                 info.update(told, raw_reward=raw)
                 if done:
                     break
@@ -120,7 +124,8 @@ class Member:
     def facts(self) -> dict[str, Any]:
         """What reports want to know beyond the turns."""
         names = ("correct_answer", "max_tile")
-        return {name: getattr(self._env, name) for name in names if hasattr(self._env, name)}
+        known = {name: getattr(self._env, name) for name in names if hasattr(self._env, name)}
+        return {**known, "tells_raw_reward": self._tells_raw}
 
     def close(self) -> None:
         """Ends the environment."""
@@ -129,10 +134,10 @@ class Member:
             close()
 
     def _save(self) -> Any:
-        return self._used, self._over, self._env.snapshot()
+        return self._used, self._over, self._tells_raw, self._env.snapshot()
 
     def _resume(self, state: Any) -> None:
-        self._used, self._over, inner = state
+        self._used, self._over, self._tells_raw, inner = state
         self._env.restore(inner)
 
 

@@ -18,11 +18,13 @@ def add_metrics(
     trajectories: Sequence[Trajectory], facts: Mapping[int, Mapping[str, Any]], group_size: int, config: GroupsConfig
 ) -> None:
     """Writes `metrics` into every cache, and what the environments themselves had to tell."""
+    raw = _tags_with_raw_rewards(trajectories, facts)
     for trajectory in trajectories:
         cache, known = trajectory.cache, facts.get(trajectory.cache["env_id"], {})
         series = _series(trajectory)
         cache["history"][-1]["metrics"] = series
-        cache["metrics"] = {f"{cache['tag']}/{name}": value for name, value in _numbers(trajectory, series, known)}
+        numbers = _numbers(trajectory, series, known, raw=cache["tag"] in raw)
+        cache["metrics"] = {f"{cache['tag']}/{name}": value for name, value in numbers}
         if "correct_answer" in known:
             cache["correct_answer"] = known["correct_answer"]
     for first in range(0, len(trajectories), group_size):
@@ -30,6 +32,19 @@ def add_metrics(
         passed = float(any(trajectory.status.success for trajectory in group))
         for trajectory in group:
             trajectory.cache["metrics"][f"{trajectory.cache['tag']}/pass@{group_size}"] = passed
+
+
+def _tags_with_raw_rewards(trajectories: Sequence[Trajectory], facts: Mapping[int, Mapping[str, Any]]) -> set[str]:
+    """Whose environments say `raw_reward` themselves. By tag: one that failed, or was cut, has no facts to tell."""
+    return {
+        t.cache["tag"]
+        for t in trajectories
+        if facts.get(t.env_id, {}).get("tells_raw_reward") or any(_raw(turn) for turn in t.history)
+    }
+
+
+def _raw(turn: Mapping[str, Any]) -> Any:
+    return turn.get("info", {}).get("raw_reward")
 
 
 def _series(trajectory: Trajectory) -> dict[str, list[float]]:
@@ -55,15 +70,15 @@ def _tell(tag: str, name: str, value: Any) -> None:
 
 
 def _numbers(
-    trajectory: Trajectory, series: Mapping[str, list[float]], known: Mapping[str, Any]
+    trajectory: Trajectory, series: Mapping[str, list[float]], known: Mapping[str, Any], *, raw: bool
 ) -> list[tuple[str, float]]:
     status, turns = trajectory.status, max(1, len(trajectory.history) - 1)
     numbers: list[tuple[str, float]] = [("success", float(status.success)), ("num_actions", status.num_actions)]
     numbers.append(("failed", float(status.failure is not None)))
     if "max_tile" in known:
         numbers.append(("max_tile", int(known["max_tile"])))
-    if "raw_reward" in series:
-        numbers.append(("episodic_return", sum(series["raw_reward"])))
+    if "raw_reward" in series:  # in every info; it is 0 where nobody says it, and then rewards are what is returned
+        numbers.append(("episodic_return", float(sum(series["raw_reward"] if raw else status.rewards))))
     by_page = "webshop" in trajectory.cache["tag"].lower()
     for name, values in series.items():
         whole = by_page and name not in _BY_TURN
