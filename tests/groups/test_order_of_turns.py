@@ -117,6 +117,8 @@ def test_multiprocessing_may_be_switched_on_too() -> None:
 
 def test_a_deadline_under_auto_means_processes() -> None:
     with Groups(config({"Told": 1}, step_timeout=0.3)) as groups:
+        assert groups.plan.backend == "process"
+        assert groups.plan.why == "step_timeout is set, and only a process can be ended"
         groups.reset(seed=1)
         groups.step([said(0, "hang"), said(1, "a")])
         assert groups.statuses[0].failure is not None

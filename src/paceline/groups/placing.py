@@ -38,6 +38,8 @@ class Places:
         self._asked = self._plan = asked_plan(plan, config)
         self.pool = self._open_or_stay(trace) if _is_a_wish(plan, config) else self._open(trace)
         self.parallel = self._asked.backend != "inline"
+        if self._asked.backend == "auto" and self._asked.isolate:  # there is nothing left to choose
+            self._plan = Plan("process", self.pool.plan.workers, isolate=True, why=_why_isolated(config))
 
     @property
     def plan(self) -> Plan:
@@ -119,10 +121,16 @@ def asked_plan(plan: str | int | Plan, config: GroupsConfig) -> Plan:
             "step that hangs; use processes"
         )
     if kept and asked.isolate:
-        why = "step_timeout is set" if timeout is not None else "the plan isolates"
+        why = _why_isolated(config)
         raise BadInput(f"es_manager.sequential_env_types: {list(kept)} cannot stay in the caller's process: {why}")
     _check_kinds(config)
     return asked
+
+
+def _why_isolated(config: GroupsConfig) -> str:
+    if config.manager.step_timeout is None:
+        return "the plan isolates"
+    return "step_timeout is set, and only a process can be ended"
 
 
 def _is_a_wish(plan: str | int | Plan, config: GroupsConfig) -> bool:
