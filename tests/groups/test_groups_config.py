@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import text_worlds
 import yaml
 from omegaconf import OmegaConf
 from text_worlds import config
@@ -185,3 +186,12 @@ def test_an_unknown_kind_is_told_with_what_to_do() -> None:
 def test_names_that_cannot_be_given_are_told(name: Any, factory: Any, told: str) -> None:
     with pytest.raises(BadInput, match=told):
         register_env_type(name, factory)
+
+
+def test_a_name_that_is_registered_again_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    for kind in (text_worlds.Ladder, text_worlds.Ladder, text_worlds.Saved, text_worlds.Told):
+        register_env_type("again", kind)
+    assert find_text_env("again") is text_worlds.Told
+    told = [record.message for record in caplog.records]
+    assert len(told) == 1
+    assert "env_type 'again' is registered again: <class 'text_worlds.Saved'> takes the place of" in told[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
@@ -37,6 +38,8 @@ _BUILT_IN = MappingProxyType(
     }
 )
 _registered: dict[str, Factory] = {}
+_told: set[str] = set()
+_log = logging.getLogger("paceline")
 
 TAGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -75,7 +78,8 @@ def register_env_type(name: str, factory: Factory) -> None:
 
     Args:
         name: Anything but the name of a built-in kind.
-        factory: `factory(env_config)` builds one. Lambdas and classes of a notebook are fine.
+        factory: `factory(env_config)` builds one. Lambdas and classes of a notebook are fine. If the name has another
+            one already, this one takes its place (a cell may be run again), and that is told once.
     """
     if not isinstance(name, str) or not name:
         raise BadInput(f"an env_type is called {name!r}; give it a name")
@@ -83,6 +87,9 @@ def register_env_type(name: str, factory: Factory) -> None:
         raise BadInput(f"env_type {name!r} is built in; choose another name")
     if not callable(factory):
         raise BadInput(f"the factory of env_type {name!r} is a {type(factory).__name__}; give a class or a function")
+    if _registered.get(name, factory) is not factory and name not in _told:
+        _told.add(name)
+        _log.warning("env_type %r is registered again: %r takes the place of %r", name, factory, _registered[name])
     _registered[name] = factory
 
 
