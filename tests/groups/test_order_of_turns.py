@@ -154,3 +154,18 @@ def test_first_turns_are_taken_before_second_ones_when_both_have_come() -> None:
         groups.step([said(0, "b"), said(1, "one"), said(1, "two"), said(0, "c")])
         assert told(groups, 1) == ["said:", "said: one", "said: one two"]
         assert told(groups, 0) == ["said:", "said: a", "said: a b", "said: a b c"]
+
+
+@pytest.mark.parametrize(
+    ("said_to_it", "words"),
+    [
+        ("five", "gave a tuple of 5; expected (state, reward, done, info)"),
+        ("no info", "gave None for info, the last of (state, reward, done, info); expected a dict, {} will do"),
+    ],
+)
+def test_an_answer_of_another_form_is_told_with_the_part_that_is_wrong(said_to_it: str, words: str) -> None:
+    with Groups(config({"Told": 1}), plan="inline") as groups:
+        groups.reset(seed=1)
+        groups.step([said(0, said_to_it)])
+        assert groups.statuses[0].failure is not None
+        assert words in groups.statuses[0].failure.message

@@ -95,10 +95,7 @@ class Member:
     def _step(self, action: Any) -> tuple[Any, float, bool, Mapping[str, Any]]:
         answer = self._env.step(action)
         if not isinstance(answer, tuple) or len(answer) != 4 or not _is_mapping(answer[3]):
-            raise BadInput(
-                f"{self._tag}: step() of {type(self._env).__name__} gave {_shape(answer)}; expected (state, reward, "
-                "done, info); paceline.adapters.text_envs.as_text_env wraps Gymnasium's five"
-            )
+            raise BadInput(f"{self._tag}: step() of {type(self._env).__name__} gave {_mistake(answer)}")
         state, reward, done, info = answer
         if not _is_finite(reward):
             name = type(self._env).__name__
@@ -159,5 +156,10 @@ def _number(value: Any) -> float:
         return 0.0
 
 
-def _shape(answer: Any) -> str:
-    return f"a tuple of {len(answer)}" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
+def _mistake(answer: Any) -> str:
+    """What is wrong with the answer of a step, and what was expected."""
+    if isinstance(answer, tuple) and len(answer) == 4:
+        return f"{answer[3]!r:.60} for info, the last of (state, reward, done, info); expected a dict, {{}} will do"
+    shape = f"a tuple of {len(answer)}" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
+    wraps = "paceline.adapters.text_envs.as_text_env wraps Gymnasium's five"
+    return f"{shape}; expected (state, reward, done, info); {wraps}"
