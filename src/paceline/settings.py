@@ -42,6 +42,8 @@ def _faults(error: ValidationError, where: str, cls: type[BaseModel]) -> Iterato
         path = ".".join(str(part) for part in (where, *fault["loc"]))
         if fault["type"] == "extra_forbidden":
             yield f"{path} is not known{_hint(str(fault['loc'][-1]), _known(cls, fault['loc'][:-1]))}"
+        elif fault["type"] == "missing":  # the input is what it is missing in, which may be long
+            yield f"{path} is missing"
         else:
             said = fault["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
             yield f"{path} is {_short(fault['input'])}: {said[:1].lower()}{said[1:]}"

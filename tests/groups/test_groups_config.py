@@ -195,3 +195,13 @@ def test_a_name_that_is_registered_again_is_told_once(caplog: pytest.LogCaptureF
     told = [record.message for record in caplog.records]
     assert len(told) == 1
     assert "env_type 'again' is registered again: <class 'text_worlds.Saved'> takes the place of" in told[0]
+
+
+def test_a_key_that_must_be_there_is_told_as_missing() -> None:
+    written = config({"Ladder": 1})
+    del written["es_manager"]["train"]["env_groups"], written["custom_envs"]["Ladder"]["env_type"]
+    with pytest.raises(BadInput, match=r"^es_manager\.train\.env_groups is missing$"):
+        read_config(written, "train")
+    written["es_manager"]["train"]["env_groups"] = 1
+    with pytest.raises(BadInput, match=r"^custom_envs\.Ladder\.env_type is missing$"):
+        read_config(written, "train")
