@@ -84,6 +84,38 @@ def test_a_run_that_was_killed_goes_on_to_the_same_digest(file: Path, tmp_path: 
     assert "holds another run: there seed is 5, and here 9" in refused.stderr
 
 
+def test_a_run_goes_on_with_what_it_was_begun_with(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "mine.py").write_text(
+        "async def says(turn, word='Up'):\n    return f'<think></think><answer>{word}</answer>'\n"
+    )
+    (tmp_path / "there" / "config.yaml").write_text(yaml.safe_dump(config({"Ladder": 2}, base=7)))
+    words = ("config.yaml", "--policy", "mine.py:says,kw.word=Down", "--mode", "val", "--max-turns", "2")
+    whole = json.loads(run("rollout", *words, "--out", "a", "--json", cwd=tmp_path / "there").stdout)
+    kept = (tmp_path / "there" / "a" / "trajectories.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "there" / "a" / "trajectories.jsonl").write_text(kept[0])
+    told = json.loads(run("rollout", "--resume", "there/a", "--json", cwd=tmp_path).stdout)
+    assert (told["digest"], told["identity"]) == (whole["digest"], whole["identity"])
+    refused = run("rollout", "--resume", "there/a", "--policy", "random", cwd=tmp_path, code=2).stderr
+    assert "there policy is 'mine.py:says,kw.word=Down', and here 'random'" in refused
+    assert "CONFIG.yaml, or --resume DIR" in run("rollout", "--policy", "random", cwd=tmp_path, code=2).stderr
+    path = tmp_path / "there" / "a" / "plan.json"
+    path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key != "command"}))
+    assert "does not say how it was begun" in run("rollout", "--resume", "there/a", cwd=tmp_path, code=2).stderr
+
+
+def test_an_endpoint_is_found_again_but_secrets_are_not_written_down(file: Path, tmp_path: Path) -> None:
+    with LlmServer(api_key=None) as server:
+        words = ("rollout", str(file), "--model", "test-model", "--temperature", "0.5", "--json")
+        first = json.loads(run(*words, "--base-url", server.url, "--out", "a", cwd=tmp_path).stdout)
+        again = json.loads(run("rollout", "--resume", "a", "--json", cwd=tmp_path).stdout)
+        assert (again["digest"], again["identity"]) == (first["digest"], first["identity"])
+        secret = server.url.replace("//", "//me:a-secret@")
+        run(*words, "--base-url", secret, "--out", "b", cwd=tmp_path)
+    assert "a-secret" not in (tmp_path / "b" / "plan.json").read_text()
+    assert "--base-url of" in run("rollout", "--resume", "b", cwd=tmp_path, code=2).stderr
+
+
 def test_a_run_goes_on_only_with_the_files_that_it_was_begun_with(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "class Says:\n"

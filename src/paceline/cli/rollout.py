@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
 from time import perf_counter
@@ -26,7 +27,7 @@ Examples:
   paceline rollout config.yaml --model gpt-x --api-key-env MY_KEY --temperature 0.7 --top-p 0.95 --max-tokens 1024
   paceline rollout config.yaml --policy random,kw.actions=1
   paceline rollout config.yaml --policy my_policy.py:Agent,kw.depth=3 --out runs/mine
-  paceline rollout config.yaml --policy expert --resume runs/mine
+  paceline rollout --resume runs/mine
 
 \b
 A policy:  NAME[,kw.key=value …]   random, expert (also: bfs, solver), file.py:Class, package.module:Class
@@ -53,7 +54,9 @@ def register(app: typer.Typer) -> None:
 
 
 def rollout(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="What is played.")],
+    config: Annotated[
+        Path | None, typer.Argument(metavar="CONFIG.yaml", help="What is played; --resume alone knows it.")
+    ] = None,
     policy: Annotated[
         str | None,
         typer.Option("-p", "--policy", help="random, expert, file.py:Class, package.module:Class; with ,kw.key=value."),
@@ -76,7 +79,9 @@ def rollout(
         int | None, typer.Option(metavar="N", min=1, help="The most tokens of one answer.  [default: 400]")
     ] = None,
     concurrency: Annotated[int, typer.Option(metavar="N", min=1, help="Questions under way at once.")] = 64,
-    mode: Annotated[str, typer.Option(help="Which groups of the configuration: train or val.")] = "train",
+    mode: Annotated[
+        str | None, typer.Option(help="Which groups of the configuration: train or val.  [default: train]")
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Of the first group.  [default: the configuration's]")
     ] = None,
@@ -94,12 +99,14 @@ def rollout(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where results go.  [default: runs/rollout-DATE-TIME]")
     ] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a run that was stopped.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Go on with a run that was stopped; the rest need not be given.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, instead of a table.")] = False,
 ) -> int:
     """Plays what is missing, and shows what came of it."""
-    from paceline.cli._players import Endpoint, Player
-    from paceline.cli._rolling import Asked, Pace
+    from paceline.cli._resuming import given_before, kept
+    from paceline.cli._rolling import Pace
     from paceline.errors import BadInput
     from paceline.groups.asking import asker
     from paceline.groups.turns import check_straggling
@@ -107,19 +114,45 @@ def rollout(
     check_straggling(quorum, deadline)
     if resume is not None and not (resume / "plan.json").exists():
         raise BadInput(f"--resume {resume}: there is no run in it")
-    player = Player(policy, Endpoint(model, base_url, api_key_env, temperature, top_p, max_tokens))
-    asked = Asked(config, mode, seed, max_turns, player)
+    given = {
+        "config": None if config is None else str(config),
+        "mode": mode,
+        "seed": seed,
+        "max_turns": max_turns,
+        "policy": policy,
+        "model": model,
+        "base_url": base_url,
+        "api_key_env": api_key_env,
+        "temperature": temperature,
+        "top_p": top_p,
+        "max_tokens": max_tokens,
+    }
+    if config is None:
+        if resume is None:
+            raise BadInput("say what is played: CONFIG.yaml, or --resume DIR for a run that was stopped")
+        resume = resume.resolve()  # before the directory is changed to the one in which the run was begun
+        given = given_before(resume, given)
+    asked = _asked(given)
     pace = Pace(concurrency, deadline, quorum)
     with asked.groups(_place(plan, jobs)) as groups:
-        found = player.find(groups, concurrency)
+        found = asked.player.find(groups, concurrency)
         asker(found)  # before anything is written: is it a policy?
         asked = asked.seeded(groups, resume)
-        what = {"identity": asked.identity(groups), "files": asked.files(groups, found)}
+        what = {"identity": asked.identity(groups), "files": asked.files(groups, found), **kept(given)}
         records = _records(what, out, resume)
         try:
             return _play(groups, found, records, asked, pace, as_json)
         finally:
             records.close()
+
+
+def _asked(given: dict[str, Any]) -> Asked:
+    from paceline.cli._players import Endpoint, Player
+    from paceline.cli._rolling import Asked
+
+    endpoint = Endpoint(**{option.name: given[option.name] for option in fields(Endpoint)})
+    player = Player(given["policy"], endpoint)
+    return Asked(Path(given["config"]), given["mode"] or "train", given["seed"], given["max_turns"], player)
 
 
 def _place(plan: str, jobs: int | None) -> Any:
@@ -166,6 +199,6 @@ def _play(groups: Groups, player: Any, records: Records, asked: Asked, pace: Pac
     print(json.dumps(report)) if as_json else shown(report)
     print(f"results: {records.path}", file=sys.stderr)
     if session.interrupted:
-        print(f"interrupted; go on with --resume {records.path}", file=sys.stderr)
+        print(f"interrupted; go on with: paceline rollout --resume {records.path}", file=sys.stderr)
         return 130
     return 3 if any(row["failures"] or row["cuts"] for row in report["tags"].values()) else 0

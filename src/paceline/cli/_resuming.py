@@ -1,0 +1,53 @@
+"""What `rollout` is asked, kept in plan.json, so that `--resume DIR` alone can ask the same again.
+
+what is given ──► plan.json, with the directory ──► --resume ──► what is not given now is as it was
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from paceline.errors import BadInput
+from paceline.records import read_plan
+
+_KEPT = "command"  # not "asked": that is what `eval` can go on with
+_SECRET = "***"
+
+
+def kept(given: Mapping[str, Any]) -> dict[str, Any]:
+    """For plan.json: what was given, and in which directory."""
+    return {_KEPT: {**given, "base_url": _without_secrets(_endpoint(given))}, "directory": os.getcwd()}
+
+
+def given_before(run: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given now, completed by what was given when the run was begun, and from where.
+
+    Whether the run is still the same is looked at later, as for everybody who goes on with one.
+
+    Raises:
+        BadInput: the run does not say it.
+    """
+    plan = read_plan(run)
+    before, directory = plan.get(_KEPT), plan.get("directory")
+    if not isinstance(before, dict) or not isinstance(directory, str):
+        raise BadInput(f"{run} does not say how it was begun: give CONFIG.yaml, and who plays, again")
+    if before.get("base_url") == _SECRET and given["base_url"] is None:
+        raise BadInput(f"the --base-url of {run} may hold a secret, and was not written down: give it again")
+    if Path(directory).is_dir():
+        os.chdir(directory)
+    return {name: before.get(name) if value is None else value for name, value in given.items()}
+
+
+def _endpoint(given: Mapping[str, Any]) -> str | None:
+    """Where a model was asked: in another shell the variable may be missing, and OpenAI is not who was meant."""
+    url: str | None = given["base_url"]
+    return os.environ.get("OPENAI_BASE_URL") if given["model"] is not None and url is None else url
+
+
+def _without_secrets(url: str | None) -> str | None:
+    parts = urlsplit(url or "")
+    return _SECRET if "@" in parts.netloc or parts.query else url
