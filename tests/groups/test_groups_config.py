@@ -205,3 +205,10 @@ def test_a_key_that_must_be_there_is_told_as_missing() -> None:
     written["es_manager"]["train"]["env_groups"] = 1
     with pytest.raises(BadInput, match=r"^custom_envs\.Ladder\.env_type is missing$"):
         read_config(written, "train")
+
+
+def test_a_seed_that_is_a_number_counts_for_both_modes() -> None:
+    written = {**config({"Ladder": 1}), "seed": 5}
+    assert [read_config(written, mode).base_seed for mode in ("train", "val")] == [5, 5]
+    del written["seed"]
+    assert read_config(written, "train").base_seed is None
