@@ -151,19 +151,20 @@ class Trajectory:
 
     def _close_turn(self, said: Said, executed: list[Any], reward: float, info: dict[str, Any]) -> Any:
         """Completes the last turn; gives the state that it began with."""
-        actions = list(said.actions[: len(executed)])
+        actions, response, raw_response = said
+        given = list(actions[: len(executed)])
         self.status.num_actions += len(executed)
         self.status.rewards.append(reward)
-        turn = self.history[-1]
-        turn["actions"] = actions if actions == executed else executed  # a long text once, not as it came back too
+        turn: dict[str, Any] = self.cache["history"][-1]
+        turn["actions"] = given if given == executed else executed  # a long text once, not as it came back too
         turn["reward"], turn["info"] = reward, info
-        turn["llm_response"], turn["llm_raw_response"] = said.response, said.raw_response
+        turn["llm_response"], turn["llm_raw_response"] = response, raw_response
         return turn["state"]
 
     def _show(self, state: Any) -> None:
         left = self.most - self.status.num_actions
         if isinstance(state, str):
-            self.history.append({"state": state, "actions_left": left})
+            self.cache["history"].append({"state": state, "actions_left": left})
             return
         images = pictures(state)
         self.history.append({"state": "<images>" * len(images), "images": images, "actions_left": left})

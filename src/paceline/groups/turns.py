@@ -64,7 +64,7 @@ def ticket_of(given: Mapping[str, Any], trajectories: Sequence[Trajectory]) -> T
     number = env_id if type(env_id) is int else whole(env_id)
     if number is None or not 0 <= number < len(trajectories):
         raise BadInput(f"env_id is {env_id!r}; there are environments 0 to {len(trajectories) - 1}")
-    if not isinstance(actions, list | tuple) or not all(isinstance(action, str) for action in actions):
+    if not isinstance(actions, list | tuple) or [action for action in actions if not isinstance(action, str)]:
         raise BadInput(f"the actions of environment {number} are {actions!r:.60}; give a list of strings")
     response = given.get("llm_response", "")
     # A tuple of its own: the caller may use the list again while the turn is on its way.

@@ -176,8 +176,7 @@ class Sokoban:
             self._shown = None
         if self._placed != before:
             reward += PLACED if self._placed > before else -PLACED
-        if self.success:
-            reward += SOLVED
+            reward += SOLVED if self.success else 0.0
         return self.render(), reward, self.over, self._info(move is not None, moved)
 
     @property
