@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from paceline import BadInput, Pool
@@ -46,8 +48,19 @@ def test_a_move_of_many_members_has_to_pay_for_all_of_them() -> None:
     choice = Choice("process", 1, "", seconds=0.5)
     assert choice.pays(1.0, 0.3, members=1)
     assert not choice.pays(1.0, 0.3, members=200)
+    assert not choice.pays(1.0, 0.3, members=20, building=0.01)
     assert not choice.pays(1.0, 0.3, members=1, cold=True)
-    assert choice.pays(1.0, 6.0, members=200, cold=True)
+    assert choice.pays(1.0, 6.0, members=200, building=0.001, cold=True)
+
+
+def test_what_a_member_took_to_be_built_is_known_before_a_move() -> None:
+    class Slow:
+        def __init__(self) -> None:
+            time.sleep(0.02)
+
+    with Pool([Slow, Slow], backend="auto") as pool:
+        assert pool._crew.pilot is not None
+        assert pool._crew.pilot.building >= 0.02
 
 
 class Unsaved(Counted):
@@ -59,8 +72,8 @@ class Unsaved(Counted):
 
 def test_who_can_be_saved_need_not_be_replayed_on_threads() -> None:
     choice = Choice("process", 4, "", seconds=0.01, threads=32)
-    assert choice.pays(0.64, 1.5, members=128)
-    assert not choice.pays(0.64, 1.5, members=128, replays=True)
+    assert choice.pays(0.64, 1.0, members=128)
+    assert not choice.pays(0.64, 1.0, members=128, replays=True)
     with Pool([Counted, Unsaved]) as pool:
         pool.call("step")
         crew = pool._crew

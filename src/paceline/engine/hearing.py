@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from paceline.engine.crew import Crew
 
 
+_MOMENT = 5e-3  # seconds
+
+
 class Hearing:
     """The hearing half of a crew's traffic."""
 
@@ -45,12 +48,12 @@ class Hearing:
 
     def _pump(self, timeout: float | None) -> bool:
         here = self._crew.slots[HERE]
-        if here.busy:
-            for slot in self._busy():
-                self._collect(slot)
-            self._collect(here, most=1)
-            return True
         busy = self._busy()
+        if here.busy:
+            for slot in busy:
+                self._collect(slot)
+            self._work_here(here, alone=not busy)
+            return True
         if not busy:
             return self._leave_threads()
         begin = perf_counter() if self._crew.trace is not None else 0.0
@@ -67,6 +70,14 @@ class Hearing:
             self._crew.recovery.kill_the_overdue(busy)
         self._leave_threads()
         return True
+
+    def _work_here(self, here: Slot, alone: bool) -> None:
+        """Runs one request here; if nobody else is at work, as many as take a moment: whoever waits may have other
+        things to do, but to come back to it after each of them would take longer than many a call."""
+        end = perf_counter() + _MOMENT
+        self._collect(here, most=1)
+        while alone and here.busy and perf_counter() < end:
+            self._collect(here, most=1)
 
     def _leave_threads(self) -> bool:
         crew = self._crew

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from paceline.engine.backend import Reply, Request, Settings
 from paceline.engine.host import Host
 from paceline.engine.isolation import Refusing, Swapping
+from paceline.engine.plan import Meter
 
 
 class InlineWorker:
@@ -26,6 +28,7 @@ class InlineWorker:
         self.pid = os.getpid()
         self._requests: deque[Request] = deque()
         self._news: deque[Reply] = deque()
+        self.meter: Meter | None = None  # who wants to know how long calls take here
         self._host = Host(
             seed=settings.seed,
             traced=settings.traced,
@@ -58,11 +61,17 @@ class InlineWorker:
             return self._news.popleft()
         if not self._requests:
             return None
-        reply = ("reply", self._host.handle(self._requests.popleft()))
+        request = self._requests.popleft()
+        reply = ("reply", self._host.handle(request) if self.meter is None else self._measured(request, self.meter))
         if not self._news:
             return reply
         self._news.append(reply)
         return self._news.popleft()
+
+    def _measured(self, request: Request, meter: Meter) -> Any:
+        recorded = request[0] == "call" and request[2]  # a read is no work: it is in no round
+        with meter.handling(len(request[3])) if recorded else nullcontext():
+            return self._host.handle(request)
 
     def busy_since(self) -> float | None:
         return None

@@ -6,19 +6,20 @@ It only ever acts between two rounds, when nothing is under way, so that what it
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from paceline.engine import budget, forkserver
-from paceline.engine.plan import Choice, Measured, Meter, Plan, choose
+from paceline.engine.plan import FIRST_PROCESS, Choice, Measured, Meter, Plan, choose
+from paceline.engine.roster import HERE
 from paceline.errors import NotSendable, PlanNotMet
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
 
 _log = logging.getLogger("paceline")
-_HERE = -1
 
 
 class Pilot:
@@ -30,6 +31,7 @@ class Pilot:
         self._meter = Meter()
         self._here: Meter | None = None  # what it was like before the move
         self.final = False
+        self.building = 0.0  # seconds that it took to build a member here
         self._rests_until = 0.0  # nothing is measured before that: a look at the clock is all that a round pays
         self._rested = 0  # rounds meanwhile
         self.plan = Plan(backend="inline", workers=1, why="measuring the first calls here")
@@ -37,9 +39,11 @@ class Pilot:
     def begin(self, *, through_port: bool = False) -> None:
         """A round is about to be asked for."""
         if self.resting():
+            self._watch_calls_here(False)
             return
         if self._meter.through_port != through_port:
             if not through_port:
+                self._watch_calls_here(False)
                 return  # a reset, say: what goes through the port is the work, and is measured by itself
             if self._here is not None:  # moved for the sake of calls, which rounds cannot be compared with
                 self.final = True
@@ -47,8 +51,15 @@ class Pilot:
             self._meter = Meter(through_port=True)
         if self._meter.enough and not self._crew.busy and not self._crew.rung:
             self._decide()
-        if not self.resting():
+        measuring = not self.resting()
+        self._watch_calls_here(measuring and not through_port)
+        if measuring:
             self._meter.begin()
+
+    def _watch_calls_here(self, on: bool) -> None:
+        here = self._crew.slots[HERE].worker
+        if here is not None:
+            here.meter = self._meter if on else None
 
     def resting(self) -> bool:
         """Whether there is nothing to measure or to decide now."""
@@ -97,22 +108,31 @@ class Pilot:
         if not all(member.portable for member in self._crew.members):
             choice = Choice("inline", 1, f"{choice.why}; but a member that is not deterministic cannot be moved")
         self.plan = _planned(choice)
-        round_ = measured.members * measured.seconds
-        spent = self._meter.wall + self._rested * round_
+        spent = self._meter.spent + self._rested * measured.round
         if choice.backend == self._crew.place:
             self.final = not measured.crowded
             self._rest(spent)
         elif choice.pays(
-            round_,
+            measured.round,
             spent,
             members=measured.members,
+            building=self.building,
             cold=not forkserver.is_running(),
             replays=choice.threads > 1 and not self._crew.moving.can_save(self._crew.members[0]),
         ):
             self._move(choice)
         else:
             self.plan = Plan(backend="inline", workers=1, why=f"{choice.why}; it is too early for that to pay")
+            if choice.backend == "process" and spent >= FIRST_PROCESS:
+                self._prepare()
             self._rest(0.25 * spent)
+
+    @staticmethod
+    def _prepare() -> None:
+        """Has the process started from which workers are forked, on a core that is idle: the move need not wait for it.
+        Not before what has been spent is as much: who ends soon would wait for its end."""
+        with suppress(OSError):  # the move would say so
+            forkserver.server()
 
     def _rest(self, seconds: float) -> None:
         """Measures afresh after so many seconds."""
@@ -141,7 +161,7 @@ class Pilot:
         assert self._here is not None
         there, here = self._meter.seconds_per_call, self._here.seconds_per_call
         self.final = True
-        if there <= here:
+        if there <= here or not self._here.clocked:
             return
         text = f"a call took {there * 1e6:.0f} µs on {self.plan.backend} and {here * 1e6:.0f} µs here: back here"
         self._crew.moving.relocate("inline", 1)

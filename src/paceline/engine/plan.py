@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import ceil
 from time import perf_counter, process_time
@@ -23,14 +25,18 @@ _MIN_ROUNDS = 3
 _LONG = 6  # a round that takes so many times as long says enough by itself
 _WORTH = 1.2  # a place that promises less than this is not worth a move
 _CALL_MESSAGE = 150e-6  # a round of messages to process workers, until it has been measured
-_RING = 60e-6  # the same through a port
-_CALLERS_OWN = 15e-6  # of each call: packing, the journal, taking in; that is the caller's wherever members live
+_ANOTHER_MESSAGE = 60e-6  # if there is one for each call, say
+_RING = 15e-6  # a round through a port
+_MOST_OWN = 15e-6  # seconds of each call that are the caller's own, at most: what it thinks in between is not
 _THREAD_SWITCH = 60e-6
 _STARTING = {"process": 0.05, "thread": 0.0005}  # seconds that a new worker costs: start, rebuild, cold caches
-_FIRST_PROCESS = 0.4  # seconds until there is something to fork workers from
-_MOVING = 4e-3  # seconds to save a member, and to build it again elsewhere
+FIRST_PROCESS = 0.4
+"""Seconds until there is something to fork workers from."""
+
+_MOVING = 1e-3  # seconds to save a member and to send it, beside building it again
 _SURELY = 2.0  # a move is made when it would have paid so often already
 _BYTES_PER_SECOND = 1.5e9
+_ROW_BYTES_PER_SECOND = 4e9  # out of the cache of another core
 TWO_CORES_ARE_NOT_TWICE_ONE = 1.15  # shared caches, memory and turbo: measured on virtual cores
 WAITS_BELOW = 0.5  # share of CPU time under which a call counts as waiting
 
@@ -87,10 +93,12 @@ class Measured:
 
     Attributes:
         members: How many members one round calls.
-        seconds: Wall seconds of one member's call.
+        seconds: Wall seconds of one member's call, where it is run.
+        own: Seconds that the caller spends on it wherever it is run: packing, the journal, taking in.
         cpu_share: The share of the wall time in which it computed, or would have if the machine had let it; well below
             1 means that it waits.
         message_bytes: Bytes that one member's call sends and receives.
+        messages: How many messages a round is asked for with.
         sendable: Whether the recipes can travel.
         touches_globals: Whether a member draws from a process-wide generator.
         through_port: Whether the calls go through a port.
@@ -101,14 +109,21 @@ class Measured:
 
     members: int
     seconds: float
+    own: float = 0.0
     cpu_share: float = 1.0
     message_bytes: int = 0
+    messages: int = 1
     sendable: bool = True
     touches_globals: bool = False
     through_port: bool = False
     crowded: bool = False
     in_step: bool = True
     capped: bool = False
+
+    @property
+    def round(self) -> float:
+        """Seconds that a round takes here."""
+        return self.members * (self.seconds + self.own)
 
 
 @dataclass(frozen=True)
@@ -125,7 +140,16 @@ class Choice:
     threads: int = 1
     """How many rows of a port each worker runs at once."""
 
-    def pays(self, here: float, spent: float, *, members: int = 0, cold: bool = False, replays: bool = False) -> bool:
+    def pays(
+        self,
+        here: float,
+        spent: float,
+        *,
+        members: int = 0,
+        building: float = 0.0,
+        cold: bool = False,
+        replays: bool = False,
+    ) -> bool:
         """Whether to move now, after so many seconds of rounds that take `here`.
 
         Nobody knows how long it will go on. So a move waits until it would have paid twice by now, had it been made
@@ -135,12 +159,13 @@ class Choice:
             here: Seconds of a round here.
             spent: Seconds of rounds so far.
             members: How many there are; those that go are saved, sent and built again.
+            building: Seconds that it took to build one.
             cold: Whether the first process of all has still to be started.
             replays: Whether members cannot be saved.
         """
         cost = _STARTING.get(self.backend, _STARTING["process"]) * self.workers
         if self.backend == "process":
-            cost += _MOVING * (members - self.own) + (_FIRST_PROCESS if cold else 0.0)
+            cost += (_MOVING + building) * (members - self.own) + (FIRST_PROCESS if cold else 0.0)
         if self.threads > 1 and replays:  # waits included, one after another
             cost += spent / self.workers
         return spent * (1 - self.seconds / here) >= _SURELY * cost
@@ -148,7 +173,7 @@ class Choice:
 
 def choose(measured: Measured, budget: Budget) -> Choice:
     """Chooses where a round of calls takes the least time; here unless another place is clearly better."""
-    here = measured.members * measured.seconds
+    here = measured.round
     best = _best(_threads(measured, budget), _processes(measured, budget), _threads_in_processes(measured, budget))
     cost = f"a round of {measured.members} calls takes {_time(here)} here"
     if best is not None and best.seconds * _WORTH < here:
@@ -168,11 +193,11 @@ def _processes(measured: Measured, budget: Budget) -> Choice | None:
     workers = budget.workers_for(measured.members)
     if workers < 2 or not measured.sendable or measured.crowded:
         return None
-    message = _RING if measured.through_port else _CALL_MESSAGE
-    travel = message + measured.members * measured.message_bytes / _BYTES_PER_SECOND
-    stays = 0.0 if measured.through_port else min(_CALLERS_OWN, measured.seconds)
-    share = (measured.seconds - stays) * ceil(measured.members / workers) * TWO_CORES_ARE_NOT_TWICE_ONE
-    seconds = share + stays * measured.members + travel
+    message, speed = (_RING, _ROW_BYTES_PER_SECOND) if measured.through_port else (_CALL_MESSAGE, _BYTES_PER_SECOND)
+    travel = message + measured.members * measured.message_bytes / speed
+    travel += (measured.messages - 1) * _ANOTHER_MESSAGE
+    share = measured.seconds * ceil(measured.members / workers) * TWO_CORES_ARE_NOT_TWICE_ONE
+    seconds = share + measured.own * measured.members + travel
     takes = f"about {_time(seconds)}, {_time(travel)} of it messages"
     if not measured.through_port:
         return Choice("process", workers, f"on {workers} processes {takes}", seconds)
@@ -215,7 +240,7 @@ def _threads_in_processes(measured: Measured, budget: Budget) -> Choice | None:
 
 def _beside(measured: Measured, threads: int) -> tuple[float, float]:
     """Seconds of a round on so many threads: what has to be computed, one after another, and what is waited for."""
-    computing = (measured.seconds * measured.cpu_share + _THREAD_SWITCH) * measured.members
+    computing = (measured.seconds * measured.cpu_share + measured.own + _THREAD_SWITCH) * measured.members
     return computing, measured.seconds * (1 - measured.cpu_share) * ceil(measured.members / threads)
 
 
@@ -276,6 +301,9 @@ def wanted_cpu() -> float:
 class Meter:
     """Measures rounds of calls: how long, how much CPU, how many members and bytes.
 
+    A round that is asked for and answered by messages may be all kinds of things to whoever asks: a policy thinks
+    between two of them. So it is also measured how long the calls themselves took, while they are handled here.
+
     Args:
         through_port: Whether they go through a port.
     """
@@ -285,6 +313,8 @@ class Meter:
         self.through_port = through_port
         self._calls = 0
         self._wall = self._cpu = 0.0
+        self._handled = self._messages = 0
+        self._handled_wall = self._handled_cpu = 0.0
         self._bytes = 0
         self._in_step = True
         self._since: tuple[float, float] | None = None
@@ -308,27 +338,59 @@ class Meter:
         self._bytes += nbytes
         self.rounds += 1
 
+    @contextmanager
+    def handling(self, calls: int) -> Iterator[None]:
+        """Within it so many calls are handled here."""
+        busy, wall = wanted_cpu(), perf_counter()
+        yield
+        self._handled_wall += perf_counter() - wall
+        self._handled_cpu += wanted_cpu() - busy
+        self._handled += calls
+        self._messages += 1
+
     @property
-    def wall(self) -> float:
-        """Seconds of rounds so far."""
-        return self._wall
+    def spent(self) -> float:
+        """Seconds of rounds so far, without what the caller thought meanwhile."""
+        return self._elsewhere + self._own
+
+    @property
+    def _elsewhere(self) -> float:
+        """Seconds of what could be run elsewhere."""
+        return self._handled_wall if self._handled else self._wall - self._own
+
+    @property
+    def _own(self) -> float:
+        """Seconds of what is the caller's own: all but the calls, unless that is so much that it is something else."""
+        if self.through_port:
+            return 0.0
+        return min(_MOST_OWN * self._calls, max(0.0, self._wall - self._handled_wall))
 
     @property
     def enough(self) -> bool:
-        few_will_do = self._wall >= _LONG * MEASURE_SECONDS
-        return self._wall >= MEASURE_SECONDS and (self.rounds >= _MIN_ROUNDS or few_will_do)
+        few_will_do = self.spent >= _LONG * MEASURE_SECONDS
+        return self.spent >= MEASURE_SECONDS and (self.rounds >= _MIN_ROUNDS or few_will_do)
 
     @property
     def seconds_per_call(self) -> float:
+        """With everything that the caller did meanwhile."""
         return self._wall / max(1, self._calls)
+
+    @property
+    def clocked(self) -> bool:
+        """Whether the clock tells of the calls: else the caller thought for longer than they took."""
+        return self._wall < 2 * self.spent
 
     def measured(self, *, sendable: bool, touches_globals: bool) -> Measured:
         """What the rounds so far say."""
+        calls = max(1, self._calls)
+        wall, cpu = (self._handled_wall, self._handled_cpu) if self._handled else (self._wall, self._cpu)
         return Measured(
             members=round(self._calls / max(1, self.rounds)),
-            seconds=self.seconds_per_call,
-            cpu_share=min(1.0, self._cpu / max(self._wall, 1e-9)),
+            seconds=self._elsewhere / (self._handled or calls),
+            own=self._own / calls,
+            cpu_share=min(1.0, cpu / max(wall, 1e-9)),
             message_bytes=self._bytes // max(1, self._calls),
+            messages=max(1, round(self._messages / max(1, self.rounds))),
             sendable=sendable,
             touches_globals=touches_globals,
             through_port=self.through_port,

@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 from paceline.engine import budget, lifetimes, wire
@@ -376,8 +377,11 @@ class Pool:
                 raise BadInput(f"member {member.index} is placed on worker {member.slot}; there are {workers}")
 
     def _build(self, failed_builds: str) -> None:
+        begin, pilot = perf_counter(), self._crew.pilot
         handle = self._crew.sending.build(self._crew.members)
         handle.finish()
+        if pilot is not None:
+            pilot.building = (perf_counter() - begin) / max(1, len(handle))
         if failed_builds == "raise" and handle.failures():
             raise handle.first_error()
 

@@ -132,7 +132,7 @@ class Port:
             crew.steady = False
             raise
         if crew.pilot is not None:
-            crew.pilot.end(len(ready), whole=goal == outstanding)
+            crew.pilot.end(len(ready), len(ready) * self.book.rows.bytes_each, whole=goal == outstanding)
         if answers.errors and not outcomes:
             raise answers.first_error()
         return ready
