@@ -28,6 +28,7 @@ _CALL_MESSAGE = 150e-6  # a round of messages to process workers, until it has b
 _ANOTHER_MESSAGE = 60e-6  # if there is one for each call, say
 _RING = 15e-6  # a round through a port
 _MOST_OWN = 15e-6  # seconds of each call that are the caller's own, at most: what it thinks in between is not
+_THOUGHT = 4  # times the calls themselves: not so few that to be kept from a core now and then looks like it
 _THREAD_SWITCH = 60e-6
 _STARTING = {"process": 0.05, "thread": 0.0005}  # seconds that a new worker costs: start, rebuild, cold caches
 FIRST_PROCESS = 0.4
@@ -377,8 +378,8 @@ class Meter:
 
     @property
     def clocked(self) -> bool:
-        """Whether the clock tells of the calls: else the caller thought for longer than they took."""
-        return self._wall < 2 * self.spent
+        """Whether the clock tells of the calls: else the caller thought for several times as long as they took."""
+        return self._wall < _THOUGHT * self.spent
 
     def measured(self, *, sendable: bool, touches_globals: bool) -> Measured:
         """What the rounds so far say."""
