@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import decimal
 import os
-import signal
 import threading
 import time
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -17,7 +15,6 @@ from members import Fault, LateDrawer, TwoArguments, Walker
 import paceline
 from paceline import Anew, BadInput, Plan, Pool
 from paceline.engine.crowd import Crowd
-from paceline.engine.plan import Choice
 from paceline.vector import make_vec
 
 WALK = ({"move": ((), np.float64)}, {"place": ((4,), np.float64), "total": ((), np.float64)})
@@ -420,63 +417,3 @@ def test_threads_are_for_processes(backend: str) -> None:
         Pool([Walker], backend=backend, threads=2)
     with pytest.raises(BadInput, match="whole number from 1"):
         Pool([Walker], backend=backend, threads=0)
-
-
-class OfTheMainThread:
-    """Does what only the main thread may do: when it is built, when it is called, or when its row is run."""
-
-    def __init__(self, when: str) -> None:
-        self.when, self.steps = when, 0
-        if when == "built":
-            self._signal()
-
-    def step(self) -> int:
-        self.steps += 1
-        if self.when == "called":
-            self._signal()
-        return self.steps
-
-    def step_row(self, order: np.ndarray, out: np.ndarray) -> None:
-        self.steps += 1
-        if self.when == "run":
-            self._signal()
-        out[...] = self.steps
-
-    @staticmethod
-    def _signal() -> None:
-        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-
-
-@pytest.fixture
-def usr2() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGUSR2)
-    yield
-    signal.signal(signal.SIGUSR2, before)
-
-
-@pytest.mark.parametrize(
-    "choice", [Choice("thread", 3, ""), Choice("process", 1, "", threads=3)], ids=["thread", "crowd"]
-)
-@pytest.mark.parametrize("when", ["built", "called", "run"])
-@pytest.mark.usefixtures("usr2")
-def test_who_cannot_be_run_on_a_thread_comes_back_under_auto(when: str, choice: Choice) -> None:
-    with Pool([partial(OfTheMainThread, when if n == 1 else "") for n in range(3)], backend="auto") as pool:
-        port, pilot = pool.port("step_row", *ORDER), pool._crew.pilot
-        assert pilot is not None
-        assert pool.call("step") == dict.fromkeys(range(3), 1)
-        pilot._move(choice)
-        assert pool.call("step") == dict.fromkeys(range(3), 2)
-        port.round()
-        assert port.outputs["out"].tolist() == [3] * 3
-        assert [event.kind for event in pool.events].count("unfit") == 1
-        assert pool.plan.backend == "inline"
-        assert "cannot be run on a thread" in pool.plan.why
-        assert pool.call("step") == dict.fromkeys(range(3), 4)
-
-
-def test_who_cannot_be_run_on_a_thread_says_so_where_threads_were_asked_for() -> None:
-    with (
-        Pool([partial(OfTheMainThread, "called")], backend="thread") as pool,
-        pytest.raises(ValueError, match="main thread"),
-    ):
-        pool.call("step")

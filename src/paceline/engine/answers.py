@@ -8,7 +8,7 @@ from paceline.engine import wire
 from paceline.engine.calls import Request, as_error, first_of
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.roster import Slot
-from paceline.engine.seat import ERROR, OK, SHARED, STALE, Result
+from paceline.engine.seat import ERROR, OK, SHARED, Result
 from paceline.engine.serving import IDLE, NEWS
 
 if TYPE_CHECKING:
@@ -103,22 +103,22 @@ class Answers:
         if item in book.heard:
             return  # it has been answered for meanwhile
         index, kind, payload, checked, base = result
-        elsewhere = (kind == SHARED and self._crew.shrinks) or (
-            kind == ERROR and self._crew.aside.cannot_be_here(payload)
-        )
-        if kind != STALE and not elsewhere:
-            book.heard[item] = (index, ERROR, payload, checked, base) if kind == SHARED else result
-            if kind == ERROR:
-                book.state[item] = NEWS  # as its worker does, if it has the port
+        if not self._crew.aside.counts(kind):
+            book.state[item] = IDLE
+            self.make_again(item, result)
             return
-        book.state[item] = IDLE
-        if elsewhere:
+        book.heard[item] = (index, ERROR, payload, checked, base) if kind == SHARED else result
+        if kind == ERROR:
+            book.state[item] = NEWS  # as its worker does, if it has the port
+
+    def make_again(self, item: int, result: Result) -> None:
+        """Has an item run that did not count: elsewhere, or where it is, once its member has been rebuilt."""
+        slot, member = self._book.slot_of(item), self._book.member(item)
+        if self._crew.aside.leaves(slot, self._ringing.request([item]), result):
             self.aside.add(item)
-            self._crew.aside.tainted.append(self._ringing.request([item]))
             return
-        slot = book.slot_of(item)
-        slot.queue.appendleft(self._ringing.request([item]))
-        self._crew.aside.isolate(slot, [book.member(item)])
+        slot.queue.extendleft(self._ringing.again(slot, {member.index}))
+        self._crew.aside.isolate(slot, [member])
 
     def take(self, slot: Slot, request: Request, answer: Any) -> None:
         """A worker that was asked by a message has served; where memory is not shared, its rows come with that."""

@@ -7,16 +7,20 @@ unfit    one cannot be run on a thread, under auto  ──► everybody comes ba
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from paceline.engine import budget, wire
+from paceline.engine import budget
 from paceline.engine.calls import Request, as_error
-from paceline.engine.roster import Member, Slot
-from paceline.engine.seat import ERROR, STALE, Result
-from paceline.errors import ReplayDiverged
+from paceline.engine.roster import HERE, Member, Slot
+from paceline.engine.seat import ERROR, OK, STALE, UNFIT, Result
+from paceline.engine.unfit import in_a_line, speaks_of_threads
+from paceline.errors import ReplayDiverged, SharedRandomness
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
+
+_MADE_AGAIN = ("call", "map", "ring")
+"""What is owed an answer. A member that leaves is rebuilt anyway, from its journal: nobody needs its snapshot."""
 
 
 class Aside:
@@ -25,52 +29,70 @@ class Aside:
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
         self.tainted: list[Request] = []
+        self.leaving = False  # whether everybody is on the way, and what was set aside has yet to be made again
         self._unfit = ""  # what one said who cannot be run on a thread
 
     def put(self, slot: Slot, request: Request, result: Result) -> bool:
         """Puts a call that did not count aside, to be made again. Returns False if it is to be answered as it is."""
-        _, kind, payload, _, _ = result
-        if kind == ERROR:
-            if request.op != "call" or not self.cannot_be_here(payload):
-                return False
-            self.tainted.append(request)
-            return True
-        if self._crew.shrinks and slot.backend.name == "thread":
-            if request.op == "snapshot":
-                return False  # nobody needs it: its member will be rebuilt elsewhere, from its journal
-            self.tainted.append(request)
-            return True
-        if kind == STALE:
+        if self.leaves(slot, request, result):
+            return request.op in _MADE_AGAIN
+        if result[1] == STALE:
             self._note_stale(slot, request)
-        return kind == STALE
+        return result[1] == STALE
 
-    def cannot_be_here(self, payload: Any, *, arriving: bool = False) -> bool:
-        """Whether an error says that its member belongs to another thread, where auto has brought it to threads.
+    def counts(self, kind: int) -> bool:
+        """Whether what came back is an answer, and not to be made again."""
+        return kind in (OK, ERROR) or (kind != STALE and not self._crew.shrinks)
 
-        Args:
-            payload: The error.
-            arriving: Whether it has just come: that it is not what it was says so, too.
-        """
-        if not self._crew.shrinks or not self._crew.on_threads:
+    def leaves(self, slot: Slot, request: Request, result: Result) -> bool:
+        """Whether a call has to be made again in another place, because its member leaves threads: then it is kept."""
+        _, kind, payload, _, _ = result
+        if self.counts(kind) or (kind == STALE and not self._waits(slot, request)):
             return False
-        error = as_error(payload)
-        words = f"{type(error).__name__}: {wire.words(error)}".partition("\n")[0]
-        says_so = "thread" in words.lower() or (arriving and isinstance(error, ReplayDiverged))
-        self._unfit = words if says_so else self._unfit
-        return says_so
+        if request.op in _MADE_AGAIN:
+            self.tainted.append(request)
+            self._unfit = in_a_line(as_error(payload)) if kind == UNFIT else self._unfit
+        return True
+
+    def _waits(self, slot: Slot, request: Request) -> bool:
+        """Whether a stale call comes after one that waits for its member to leave: their order is kept."""
+        if slot.backend.name == "thread":
+            return self._crew.shrinks
+        waiting = {member for earlier in self.tainted for member in self._members(earlier)}
+        return not waiting.isdisjoint(self._members(request))
+
+    def take_back(self, slot: Slot) -> list[Request]:
+        """Gives the calls back whose members are about to be rebuilt where they are: they come before later ones."""
+        mine = [request for request in self.tainted if request.op == "call" and self._lives_on(slot, request)]
+        self.tainted = [request for request in self.tainted if request not in mine]
+        return mine
+
+    def _lives_on(self, slot: Slot, request: Request) -> bool:
+        return all(self._crew.members[index].slot == slot.number for index in request.items)
+
+    def cannot_arrive(self, error: BaseException) -> bool:
+        """Whether that is why a member cannot be built, or is not what it was, where auto has brought it to threads."""
+        if not self._crew.on_threads:
+            return False
+        unfit = speaks_of_threads(error) or isinstance(error, ReplayDiverged)
+        self._unfit = in_a_line(error) if unfit else self._unfit
+        return unfit or isinstance(error, SharedRandomness)
 
     def leave_threads(self) -> None:
         """Under auto, members that draw from process-wide generators go where these can be told apart; those that only
         the main thread may run come back to it."""
         again, self.tainted = self.tainted, []
+        self.leaving = True
         try:
             if self._unfit:
-                self.come_back()
+                self._come_back()
             else:
                 self._go_to_processes(again)
         except BaseException:  # interrupted on the way: they are still to be made again
             self.tainted = [*again, *self.tainted]
             raise
+        finally:
+            self.leaving = False
         for request in again:
             if request.op != "ring":
                 for index in request.items:
@@ -78,7 +100,7 @@ class Aside:
         for port in self._crew.ports.values():
             port.salvage.ring_set_aside()
 
-    def come_back(self) -> None:
+    def _come_back(self) -> None:
         """Brings everybody here, to the caller's thread, for good."""
         why = f"a member cannot be run on a thread ({self._unfit})"
         self._crew.note("unfit", f"{why}: back here")
@@ -89,9 +111,8 @@ class Aside:
 
     def _go_to_processes(self, again: list[Request]) -> None:
         indices = sorted({member for request in again for member in self._members(request)})
-        self._crew.note(
-            "unshared", f"members {indices} draw from process-wide generators on threads: moving to processes"
-        )
+        who = f"members {indices}" if indices else "members"  # which of those that are built, nobody knows
+        self._crew.note("unshared", f"{who} draw from process-wide generators on threads: moving to processes")
         for index in indices:
             self._crew.members[index].isolated = True
         workers = max(1, min(len(self._crew.members), budget.current().slots))
@@ -103,11 +124,14 @@ class Aside:
         if request.op == "ring":
             members = self._crew.ports[request.method].book.members
             return [members[item] for item in request.items]
-        return list(request.items) if request.op == "call" else []
+        return [] if request.op == "map" else list(request.items)
 
     def _home(self, request: Request, index: int) -> int:
         """The slot that a request about this member or map item belongs to."""
-        return index % (len(self._crew.slots) - 1) if request.op == "map" else self._crew.members[index].slot
+        if request.op != "map":
+            return self._crew.members[index].slot
+        workers = len(self._crew.slots) - 1
+        return index % workers if workers else HERE
 
     def _note_stale(self, slot: Slot, request: Request) -> None:
         """Everything sent after it will come back stale too; then all is made again, in order."""

@@ -47,6 +47,8 @@ class Settings:
     """Whether the caller's own process runs members on threads too: then nobody's generators are swapped there."""
     threads: int = 1
     """How many rows of a port a worker that is a process runs at once."""
+    may_leave: bool = False
+    """Whether members that may not be run on a thread are taken away from it: under auto."""
     budget: Budget = field(default_factory=Budget.of_machine)
 
 

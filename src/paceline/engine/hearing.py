@@ -15,10 +15,12 @@ from paceline.engine.calls import Request, as_error
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.recovery import WORK
 from paceline.engine.roster import HERE, Member, Slot
-from paceline.engine.seat import ERROR, OK, SHARED, Result
+from paceline.engine.seat import ERROR, OK, SHARED, UNFIT, Result
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
+
+_LOOK_AGAIN = 0.1
 
 
 _MOMENT = 5e-3  # seconds
@@ -57,6 +59,8 @@ class Hearing:
         if not busy:
             return self._leave_threads()
         begin = perf_counter() if self._crew.trace is not None else 0.0
+        if self._crew.aside.tainted:  # that waits for rows to be done too, and those wake only who waits for them
+            timeout = _LOOK_AGAIN if timeout is None else min(timeout, _LOOK_AGAIN)
         limit = self._crew.recovery.time_left(busy, timeout)
         workers = [slot.worker for slot in busy]
         self._crew.steady = True
@@ -160,7 +164,7 @@ class Hearing:
             return
         if kind != OK and self._crew.aside.put(slot, request.part(index), result):
             return
-        if kind == SHARED:
+        if kind in (SHARED, UNFIT):
             result = index, ERROR, payload, checked, base
         if request.op == "build":
             self.built(self._crew.members[index], result, self._where(slot, request, result))

@@ -22,8 +22,9 @@ from paceline.engine.isolation import Refusing, Shared, Stale, Streams, Swapping
 from paceline.engine.journal import Base
 from paceline.engine.mapping import HostedFunction
 from paceline.engine.replay import replay
-from paceline.engine.seat import ERROR, OK, SHARED, STALE, Anew, Result, Seat, ability
+from paceline.engine.seat import ERROR, OK, SHARED, STALE, UNFIT, Anew, Result, Seat, ability
 from paceline.engine.serving import BoundPort
+from paceline.engine.unfit import speaks_of_threads
 from paceline.errors import MemberExit, ReplayDiverged, SharedRandomness, TooLarge
 from paceline.seeds import Key, check
 
@@ -58,6 +59,7 @@ class Host:
         ready: Callable[[], None] | None = None,
         max_message: int = MAX_MESSAGE,
         threads: int = 1,
+        may_leave: bool = False,
     ) -> None:
         self.seed = seed
         self._here = here
@@ -70,6 +72,7 @@ class Host:
         self.tell = tell
         self.ready = ready
         self._max_message = max_message
+        self._may_leave = may_leave  # members that say that they may not be run on its threads are taken away
         self._seats: dict[int, Seat] = {}
         self._functions: dict[int, HostedFunction] = {}
         self.ports: dict[int, BoundPort] = {}
@@ -173,7 +176,7 @@ class Host:
             state = self.isolation.run(seat.streams, "snapshot", seat.value.snapshot, (), False)
             return seat.index, OK, None, 0, (wire.settle(wire.pack(state)), seat.streams.drawn())
         except BaseException as error:
-            return self.mishap(seat, "snapshot", error)
+            return self.raised(seat, "snapshot", error)
 
     def _on_drop(self, indices: list[int]) -> None:
         for index in indices:
@@ -205,7 +208,7 @@ class Host:
         if seat.stale:
             return index, STALE, None, 0, None
         if seat.error is not None:
-            return self.failure(index, seat.error)
+            return self.mishap(seat, method, seat.error)
         self.begin(index)
         start = perf_counter() if self.traced else 0.0
         prior = seat.streams.drawn()
@@ -263,11 +266,19 @@ class Host:
 
     def mishap(self, seat: Seat, method: str, error: BaseException) -> Result:
         """What comes back of a call that raised."""
-        # What drew from a stream that is not its own is not what it should be: it must be rebuilt.
-        seat.stale = isinstance(error, Stale | Shared)
+        result = self.raised(seat, method, error)
+        # Who drew, or was stopped halfway, is not what it should be: it must be rebuilt, and not saved as it is.
+        seat.stale = result[1] != ERROR
+        return result
+
+    def raised(self, seat: Seat, method: str, error: BaseException) -> Result:
+        """What comes back of what raised. If that was a read, its member is as it was, unless its streams are not."""
         if isinstance(error, Stale):
+            seat.stale = True
             return seat.index, STALE, None, 0, None
-        return self.failure(seat.index, self.own_error(error, f"member {seat.index} called sys.exit() in {method}()"))
+        result = self.failure(seat.index, self.own_error(error, f"member {seat.index} called sys.exit() in {method}()"))
+        unfit = result[1] == ERROR and self._may_leave and speaks_of_threads(error)
+        return (result[0], UNFIT, *result[2:]) if unfit else result
 
     def interrupted_by(self, error: BaseException) -> bool:
         """Whether that is Ctrl-C, and the caller's to handle."""

@@ -149,9 +149,9 @@ class Pilot:
             self.final = True
             return
         except Exception as error:  # of a member that was built there
-            if not self._crew.aside.cannot_be_here(error, arriving=True):
+            if not self._crew.aside.cannot_arrive(error):
                 raise
-            self._crew.aside.come_back()
+            self._crew.aside.leave_threads()
             return
         self._here, self._meter = self._meter, Meter(self._meter.through_port)
         _log.info("%s", choice.why)

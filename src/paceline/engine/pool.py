@@ -107,7 +107,7 @@ class Pool:
             members,
             backend="process" if auto else backend,
             workers=0 if measures else count,
-            settings=Settings(seed, trace is not None, max_message, threads=threads, budget=slice_),
+            settings=Settings(seed, trace is not None, max_message, threads=threads, may_leave=auto, budget=slice_),
             restarts=restarts,
             snapshot_every=snapshot_every,
             snapshot_share=snapshot_share,

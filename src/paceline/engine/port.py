@@ -214,7 +214,8 @@ class Port:
         """Waits until what these members were posted is done, and takes it into their journals; `wait` fetches it."""
         book = self.book
         posted = [item for item in book.everyone if book.members[item] in members and book.waiting[item]]
-        items = [item for item in posted if item not in self.answers.aside]  # those have yet to be run elsewhere
+        leaving = self._crew.aside.leaving  # then those that were set aside have yet to be run elsewhere
+        items = [item for item in posted if not (leaving and item in self.answers.aside)]
         if items:
             self._waiting.until_done(items)
             self.answers.absorb_all(items)

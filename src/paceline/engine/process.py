@@ -217,6 +217,7 @@ def _config(number: int, settings: Settings) -> dict[str, Any]:
         "traced": settings.traced,
         "max_message": settings.max_message,
         "threads": settings.threads,
+        "may_leave": settings.may_leave and settings.threads > 1,
         "budget": settings.budget,
         "sys_path": list(sys.path),
         "cwd": os.getcwd(),

@@ -117,7 +117,8 @@ class Recovery:
             return
         victim = slot.inflight[0] if slot.inflight else None
         # In the order in which they were asked: what had been set aside came back before what is under way.
-        earlier, later = list(slot.redo or ()), [*list(slot.inflight)[1:], *slot.queue]
+        earlier = [*self._crew.aside.take_back(slot), *(slot.redo or ())]
+        later = [*list(slot.inflight)[1:], *slot.queue]
         self._crew.note("lost" if blame else "interrupted", self._obituary(slot, dead, gone, victim))
         self._mention_the_forgetful(slot)
 

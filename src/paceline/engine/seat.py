@@ -6,8 +6,9 @@ from typing import Any
 
 from paceline.engine.isolation import Streams
 
-OK, ERROR, STALE, SHARED = range(4)
-"""Answered; raised; drew from a stream that is not its own, unknown to it; drew on threads, which is an error."""
+OK, ERROR, STALE, SHARED, UNFIT = range(5)
+"""Answered; raised; drew from a stream that is not its own, unknown to it; drew on threads, which is an error; raised
+because it may not be run on its thread, which it will be taken away from."""
 
 Result = tuple[int, int, Any, int | None, Any]
 """(member or item, kind, packed answer or error, its check or None, where its journal may start anew)"""

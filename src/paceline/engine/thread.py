@@ -48,6 +48,7 @@ class ThreadWorker:
             here=True,
             isolation=Refusing(),
             max_message=settings.max_message,
+            may_leave=settings.may_leave,
             mark=self._mark,
             tell=lambda news: self._outbox.append(("news", news)),
         )

@@ -87,6 +87,7 @@ class _Worker:
             traced=config["traced"],
             max_message=config["max_message"],
             threads=config["threads"],
+            may_leave=config["may_leave"],
             alone=True,
             mark=_marker(control),
             tell=self._tell,
