@@ -171,7 +171,9 @@ def test_a_host_answers_what_it_cannot_run() -> None:
     assert host.handle(("ring", 3, [1])) == (None, [])
     assert host.handle(("ship", 3, {}, np.array([0, 1], np.uint8))) == (None, [])
     assert [(port, item, result[1]) for port, item, result in told] == [(3, 1, ERROR)] * 2
-    assert isinstance(host.handle(("bind", 3, "step", {0: (0, 0)}, [], {}))[0], KeyError)
+    [refused], _ = host.handle(("bind", 3, "step", {5: (1, 1)}, [], {}))
+    assert refused[:2] == (1, ERROR)
+    assert isinstance(refused[2], KeyError)
     assert host.handle(("unheard_of",)) == (None, [])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sqlite3
 import threading
@@ -16,18 +17,23 @@ import numpy as np
 import pytest
 from members import DrawingRestored
 
+import paceline
 from paceline import Pool
+from paceline.engine.arrays import plain_arrays
+from paceline.engine.host import Host
 from paceline.engine.plan import Choice
+from paceline.engine.seat import ERROR
 from paceline.engine.unfit import speaks_of_threads
 
 ORDER = ({"order": ((), np.int64)}, {"out": ((), np.int64)})
+DRAW = ({"order": ((), np.int64)}, {"out": ((), np.float64)})
 CHOICES = pytest.mark.parametrize(
     "choice", [Choice("thread", 3, ""), Choice("process", 1, "", threads=3)], ids=["thread", "crowd"]
 )
 
 
 class OfTheMainThread:
-    """Does what only the main thread may do: when it is built, called, or when its row is run."""
+    """Does what only the main thread may do: when it is built, called, given its rows, or when its row is run."""
 
     def __init__(self, when: str) -> None:
         self.when, self.steps = when, 0
@@ -37,6 +43,10 @@ class OfTheMainThread:
         self.steps += 1
         self._do("called")
         return self.steps
+
+    def bind_step_row(self, order: np.ndarray, out: np.ndarray) -> object:
+        self._do("bound")
+        return partial(self.step_row, order, out)
 
     def step_row(self, order: np.ndarray, out: np.ndarray) -> None:
         self.steps += 1
@@ -109,6 +119,52 @@ class Forum(Diary):
         raise ValueError(f"forum thread 17 not found, asked {len(self.words)} times")
 
 
+class DrawsToBind:
+    """Draws when it is given its rows."""
+
+    def bind_draw_row(self, order: np.ndarray, out: np.ndarray) -> Callable[[], None]:
+        drawn = random.random()
+
+        def draw() -> None:
+            out[...] = drawn
+
+        return draw
+
+    def draw_row(self, order: np.ndarray, out: np.ndarray) -> None:
+        raise AssertionError("it is bound")
+
+
+class RefusesRows:
+    """Cannot be given its rows, or can: as it is told."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.steps = number, 0
+
+    def bind_step_row(self, order: np.ndarray, out: np.ndarray) -> object:
+        if self.number == 1:
+            raise LookupError("no rows for me")
+        return partial(self.step_row, order, out)
+
+    def step_row(self, order: np.ndarray, out: np.ndarray) -> None:
+        self.steps += 1
+        out[...] = 10 * self.number + self.steps
+
+
+class DrawsToBindAgain:
+    """Draws when it is given its rows for the second time; one of them draws late as well, so that all are."""
+
+    def __init__(self, late: bool) -> None:
+        self.late, self.steps, self.luck = late, 0, 0.0
+
+    def bind_draw_row(self, order: np.ndarray, out: np.ndarray) -> object:
+        self.luck = random.random() if self.steps else 0.0
+        return partial(self.draw_row, order, out)
+
+    def draw_row(self, order: np.ndarray, out: np.ndarray) -> None:
+        self.steps += 1
+        out[...] = self.steps + (random.random() if self.late and self.steps == 3 else 0.0)
+
+
 @pytest.fixture
 def usr2() -> Iterator[None]:
     before = signal.getsignal(signal.SIGUSR2)
@@ -140,7 +196,7 @@ def raised_on_a_thread(function: Callable[[], Any]) -> BaseException:
 
 @CHOICES
 @pytest.mark.parametrize("kind", [OfTheMainThread, SavedOfTheMainThread], ids=["replayed", "saved"])
-@pytest.mark.parametrize("when", ["built", "called", "run"])
+@pytest.mark.parametrize("when", ["built", "called", "bound", "run"])
 @pytest.mark.usefixtures("usr2")
 def test_who_cannot_be_run_on_a_thread_comes_back_under_auto(when: str, kind: type, choice: Choice) -> None:
     with Pool([partial(kind, when if n == 1 else "") for n in range(3)], backend="auto") as pool:
@@ -254,3 +310,67 @@ def test_who_draws_to_be_rebuilt_goes_where_that_is_its_own_under_auto(choice: C
         brought(pool, choice)
         assert pool.call("step", dict.fromkeys(range(3), (False,))) == dict.fromkeys(range(3), 2.0)
         assert {worker.backend for worker in pool.workers} == {"process"}
+
+
+@CHOICES
+def test_who_draws_to_be_bound_goes_where_that_is_its_own_under_auto(choice: Choice) -> None:
+    with Pool([DrawsToBind] * 3, seed=5) as plain, Pool([DrawsToBind] * 3, seed=5, backend="auto") as pool:
+        expected, port = plain.port("draw_row", *DRAW), pool.port("draw_row", *DRAW)
+        brought(pool, choice)
+        for _ in range(2):
+            expected.round()
+            port.round()
+            assert port.outputs["out"].tolist() == expected.outputs["out"].tolist()
+        assert {worker.backend for worker in pool.workers} == {"process"}
+
+
+def test_who_draws_to_be_bound_says_so_where_threads_were_asked_for() -> None:
+    with Pool([DrawsToBind], backend="thread") as pool:
+        port = pool.port("draw_row", *DRAW)
+        for _ in range(2):
+            with pytest.raises(paceline.SharedRandomness):
+                port.round()
+
+
+PLACES = [
+    {},
+    {"backend": "process", "workers": 2},
+    {"backend": "thread", "workers": 3},
+    {"backend": "process", "workers": 1, "threads": 2},
+]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_who_cannot_be_bound_is_alone_with_it(place: dict[str, Any]) -> None:
+    with Pool([partial(RefusesRows, n) for n in range(3)], **place) as pool:
+        port = pool.port("step_row", *ORDER)
+        for turn in (1, 2):
+            port.post()
+            assert port.wait(outcomes=True) == [0, 1, 2]
+            assert {member: str(error) for member, error in port.errors.items()} == {1: "no rows for me"}
+            assert port.outputs["out"][[0, 2]].tolist() == [turn, 20 + turn]
+
+
+def test_a_row_that_is_not_bound_is_not_marked_as_asked() -> None:
+    """It would be run when it is bound at last, and once more when it is rung for again."""
+    host = Host(here=True)
+    host.handle(("build", [(n, n, partial(RefusesRows, n), None, [], False, True) for n in range(3)]))
+    arrays = plain_arrays(
+        dict.fromkeys(("order", "out"), ((3,), "<i8")) | dict.fromkeys(("asked", "state"), ((3,), "|u1"))
+    )
+    refused, _ = host.handle(("bind", 0, "step_row", {n: (n, n) for n in range(3)}, ["order"], arrays))
+    assert [result[:2] for result in refused] == [(1, ERROR)]
+    host.handle(("ring", 0, [0, 1, 2]))
+    assert arrays["asked"].tolist() == [0, 0, 0]
+    assert arrays["out"].tolist() == [1, 0, 21]
+
+
+@pytest.mark.parametrize("place", [PLACES[0], {"backend": "process"}, PLACES[3]], ids=str)
+def test_who_draws_to_be_bound_once_more_is_rebuilt(place: dict[str, Any]) -> None:
+    with Pool([partial(DrawsToBindAgain, late) for late in (True, False)], seed=2, **place) as pool:
+        port, seen = pool.port("draw_row", *DRAW), list[list[float]]()
+        for _ in range(5):
+            port.round()
+            seen.append([float(value) for value in port.outputs["out"]])
+        assert [row[1] for row in seen] == [1.0, 2.0, 3.0, 4.0, 5.0]
+        assert [int(row[0]) for row in seen] == [1, 2, 3, 4, 5]

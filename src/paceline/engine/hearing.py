@@ -11,7 +11,7 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
 from paceline.engine.backend import Gone
-from paceline.engine.calls import Request, as_error
+from paceline.engine.calls import Request
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.recovery import WORK
 from paceline.engine.roster import HERE, Member, Slot
@@ -144,8 +144,9 @@ class Hearing:
             if request.method in self._crew.ports:  # else its rows were there before, and it has been closed
                 self._crew.ports[request.method].answers.take(slot, request, answer)
         elif request.op == "bind":
-            if answer is not None and request.method in self._crew.ports:
-                self._crew.ports[request.method].salvage.refused(slot, as_error(answer))
+            if request.method in self._crew.ports:
+                for result in answer:
+                    self._crew.ports[request.method].salvage.refused(result)
         elif request.op in ("build", "call", "map", "snapshot"):
             for result in answer:
                 self._take_result(slot, request, result)

@@ -37,6 +37,7 @@ _NAMED: dict[str, Callable[..., list[int]]] = {
     "call": lambda method, record, items: [index for index, _ in items],
     "map": lambda number, items: [index for index, _ in items],
     "snapshot": lambda indices: indices,
+    "bind": lambda number, method, rows, inputs, arrays: [item for item, _ in rows.values()],
 }
 """Who is to be answered for, of the requests that are answered one by one."""
 
@@ -94,8 +95,6 @@ class Host:
         op, *content = request
         if op in _NAMED:
             return [self.failure(index, error) for index in _NAMED[op](*content)]
-        if op == "bind":
-            return self.failure(-1, error)[2]
         if op in ("ring", "ship") and self.tell is not None:
             for item in content[1] if op == "ring" else content[2].nonzero()[0].tolist():
                 self.tell((content[0], item, self.failure(item, error)))
@@ -305,10 +304,11 @@ class Host:
 
     def _on_bind(
         self, number: int, method: str, rows: dict[int, Any], inputs: list[str], arrays: dict[str, Any]
-    ) -> None:
+    ) -> list[Result]:
         """Binds `method` of the members named in `rows` (member → item and slice of rows) to the arrays."""
         seats = {index: self._seats[index] for index in rows}
-        self.ports[number] = BoundPort(self, number, method, rows, seats, inputs, arrays)
+        port = self.ports[number] = BoundPort(self, number, method, rows, seats, inputs, arrays)
+        return port.refused
 
     def _on_unbind(self, number: int) -> None:
         self.ports.pop(number, None)

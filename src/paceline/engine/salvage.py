@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from paceline.engine.calls import Request
+from paceline.engine.calls import Request, as_error
 from paceline.engine.roster import Slot
+from paceline.engine.seat import Result
 
 if TYPE_CHECKING:
     from paceline.engine.answers import Answers
@@ -64,10 +65,13 @@ class Salvage:
         for item in list(self._book.pending(slot)):
             self._book.give_up(item, error)
 
-    def refused(self, slot: Slot, error: BaseException) -> None:
-        """A worker could not bind the port: its items have this error until it can."""
-        book = self._book
-        self.unable.update({item: error for item in book.everyone if book.slot_of(item) is slot})
+    def refused(self, result: Result) -> None:
+        """A worker could not bind an item: it has this error until one can, if it is not the place that is wrong."""
+        item, kind, payload, _, _ = result
+        if not self._crew.aside.counts(kind):
+            self._answers.make_again(item, result)
+            return
+        self.unable[item] = as_error(payload)
         self.answer_for_the_unable()
 
     def name_the_unable(self, items: list[int]) -> None:

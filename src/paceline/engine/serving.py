@@ -64,16 +64,27 @@ class BoundPort:
         # Inputs are read-only: a row that was changed by a run that did not count could not be run again.
         readable = {name: _read_only(array) if name in inputs else array for name, array in arrays.items()}
         names = [name for name in arrays if name not in ("asked", "state")]
+        self.refused: list[Result] = []  # items that could not be bound, and why
         self._items: list[Entry] = [
-            (item, seats[index], *self._bound(seats[index], _views(readable, names, where)))
+            (item, seats[index], *bound)
             for index, (item, where) in rows.items()
+            if (bound := self._try_to_bind(item, seats[index], _views(readable, names, where))) is not None
         ]
+        self._mine = {item for item, *_ in self._items}
         self._block = block_of([item for item, *_ in self._items])  # their marks, where these lie side by side
         self._all_asked, self._all_ready = bytes([1]) * len(self._items), bytes([READY]) * len(self._items)
         self._group_size = 1  # as many as were run in half a millisecond the last time
         self._quiet = bytearray([1]) * len(self._asked)  # items that may be run in groups, or are not ours
         for item, *_ in self._items:
             self._quiet[item] = 0
+
+    def _try_to_bind(self, item: int, seat: Seat, views: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
+        """Like `_bound`; what one raises then is its own, and the others are bound."""
+        try:
+            return self._bound(seat, views)
+        except BaseException as error:
+            self.refused.append((item, *self._host.raised(seat, f"bind_{self._method}", error)[1:]))
+            return None
 
     def _bound(self, seat: Seat, views: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """What is called for an item, and what with. A class that has `bind_<method>` is given its rows once."""
@@ -85,8 +96,8 @@ class BoundPort:
         return self._host.isolation.run(seat.streams, name, getattr(seat.value, name), views, False), ()
 
     def ask(self, items: list[int]) -> None:
-        """Marks items as asked, for a ring that came by message."""
-        for item in items:
+        """Marks items as asked, for a ring that came by message; the others are answered for elsewhere."""
+        for item in self._mine.intersection(items):
             self._asked[item] = 1
 
     def serve_from_afar(self, rows: dict[str, Any], asked: Any) -> tuple[dict[str, Any], Any]:
