@@ -78,6 +78,16 @@ def test_members_that_never_stood_do_not_stop_a_move(killable: str) -> None:
         assert isinstance(outcomes[2].error, paceline.WorkerLost)
 
 
+def test_members_that_have_come_back_from_threads_may_draw() -> None:
+    with Pool([LateSaved] * 3, seed=1) as plain, Pool([LateSaved] * 3, backend="auto", seed=1) as pool:
+        pool._crew.moving.relocate("thread", 2)
+        pool._crew.moving.relocate("inline", 1)
+        for late in (False, True, True):
+            calls = dict.fromkeys(range(3), (late,))
+            assert pool.call("step", calls) == plain.call("step", calls)
+        assert {worker.backend for worker in pool.workers} == {"inline"}
+
+
 def test_members_with_snapshots_leave_threads_when_they_draw() -> None:
     with Pool([LateSaved] * 3, seed=1) as plain, Pool([LateSaved] * 3, backend="auto", workers=2, seed=1) as pool:
         pool._crew.moving.relocate("thread", 2)

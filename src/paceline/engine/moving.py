@@ -72,7 +72,7 @@ class Moving:
         self._bind_again()
         here = slots[HERE].worker
         if here is not None:
-            here.beside_threads(place.name == "thread" or on_a_worker_thread())
+            here.beside_threads(on_a_worker_thread() or any(slot.backend.name == "thread" for slot in slots.values()))
         return handle
 
     def _arrive(self, handle: Handle, left: list[Slot]) -> None:
