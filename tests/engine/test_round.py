@@ -150,6 +150,24 @@ def test_a_part_that_is_not_in_order_is_that_part(backend: str) -> None:
         assert pool.call("look") == {0: 2, 1: 2, 2: 1, 3: 2, 4: 1, 5: 2}
 
 
+def test_what_was_posted_before_a_round_is_not_lost_with_it(backend: str) -> None:
+    with Pool([Adds] * 3, backend=backend, workers=2) as pool:
+        port = pool.port("row", *ORDER)
+        port.inputs["order"][:] = 1
+        port.round()
+        port.post([1])
+        with pytest.raises(paceline.BadInput, match="has not been waited for"):
+            port.round()
+        assert port.outstanding == 1
+        assert port.wait() == [1]
+        assert port.outputs["out"].tolist() == [1, 2, 1]
+        port.round()
+        assert port.outputs["out"].tolist() == [2, 3, 2]
+        port.post([1])
+    with pytest.raises(paceline.Closed):
+        port.round()
+
+
 def test_after_ctrl_c_nobody_of_before_takes_part() -> None:
     """A thread cannot be ended: the one that was given up must leave the rows of the next round alone."""
     with Pool([Adds] * 4, backend="thread", workers=2) as pool:

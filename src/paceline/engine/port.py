@@ -84,8 +84,7 @@ class Port:
             BadInput: a member is still waited for, or is not bound to this port.
         """
         crew, book = self._crew, self.book
-        if crew.closed or self._number not in crew.ports:
-            raise Closed("this port, or its pool, has been closed")
+        self._check_open()
         if crew.pilot is not None:
             crew.pilot.begin(through_port=True)
         items = book.chosen(members)
@@ -142,7 +141,13 @@ class Port:
 
         Returns:
             All members; `extras` holds what they returned beside their rows.
+
+        Raises:
+            BadInput: somebody has been posted and not been waited for; that stays as it is.
         """
+        if self.book.outstanding:  # before the try: what was posted before is not ours to void
+            self._check_open()
+            self.book.check_idle(self.book.everyone)
         worker = self._worker_here()
         try:
             if worker is None:
@@ -232,6 +237,10 @@ class Port:
         return (*about, book.rows.layout), book.rows.descriptor if slot.worker.shares_memory else None
 
     # -- small things ---------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._crew.closed or self._number not in self._crew.ports:
+            raise Closed("this port, or its pool, has been closed")
 
     def _come_after_others(self, items: list[int]) -> None:
         """Another port rang last: what it asked of these members comes first, in their journals too."""
