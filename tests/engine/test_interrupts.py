@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from members import Interrupted, Ledger
 
-from paceline import Pool
+from paceline import Anew, Pool
 from paceline.engine.interrupts import UNINTERRUPTED
 
 
@@ -105,14 +105,19 @@ def test_pythons_own_handler_is_back_when_no_pool_is_open() -> None:
     assert cleaned == [True]
 
 
+AFRESH, SAVED, DEADLY = 1, 2, 3
+
+
 class Stumbling:
     """Counts its rows. In its third it does once what its orders say: kills its worker, presses Ctrl-C."""
 
     def __init__(self, orders: Sequence[str], directory: str, main: int) -> None:
         self.orders, self.directory, self.main, self.rows = orders, Path(directory), main, 0
 
-    def count_row(self, order: np.ndarray, out: np.ndarray) -> None:
-        self.rows += 1
+    def count_row(self, order: np.ndarray, out: np.ndarray) -> Anew | None:
+        if order == DEADLY:
+            os._exit(3)
+        self.rows = 1 if order == AFRESH else self.rows + 1
         out[...] = self.rows
         time.sleep(0.001)  # so long that rows are told of one by one
         for todo in self.orders if self.rows == 3 else ():
@@ -120,6 +125,7 @@ class Stumbling:
             if not mark.exists():
                 mark.touch()
                 self._do(todo)
+        return {AFRESH: Anew(None), SAVED: Anew(None, state=self.rows)}.get(int(order))
 
     def _do(self, todo: str) -> None:
         if todo == "die":
@@ -131,6 +137,12 @@ class Stumbling:
 
     def look(self) -> int:
         return self.rows
+
+    def snapshot(self) -> int:
+        return self.rows
+
+    def restore(self, rows: int) -> None:
+        self.rows = rows
 
 
 COUNT = ({"order": ((), "i8")}, {"out": ((), "f8")})
@@ -145,14 +157,18 @@ def go(tmp_path: Path, on: Callable[[], object]) -> None:
     on()
 
 
-def test_a_round_that_is_interrupted_after_a_death_never_took_place(tmp_path: Path) -> None:
-    with Pool(stumbling(tmp_path, "die", "press"), backend="process", workers=1) as pool:
+@pytest.mark.parametrize("order", [0, AFRESH, SAVED, DEADLY])
+def test_a_round_that_is_interrupted_after_a_death_never_took_place(tmp_path: Path, order: int) -> None:
+    """What the first member had answered by then does not count: rows, a new beginning, that it cannot be asked."""
+    with Pool(stumbling(tmp_path, "die", "press"), backend="process", workers=1, restarts=2) as pool:
         port = pool.port("count_row", *COUNT)
         for _ in range(2):
             port.round()
+        port.inputs["order"][0] = order
         with pytest.raises(KeyboardInterrupt):
             go(tmp_path, port.round)
         assert port.outstanding == 0
+        port.inputs["order"][0] = 0
         port.round()
         assert port.outputs["out"].tolist() == [3, 3]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from paceline.engine import wire
 from paceline.engine.calls import Request, as_error, first_of
 from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.journal import Mark
 from paceline.engine.roster import Slot
 from paceline.engine.seat import ERROR, OK, SHARED, Result
 from paceline.engine.serving import IDLE, NEWS
@@ -26,7 +27,8 @@ class Answers:
         self._crew = crew
         self._book = book
         self._ringing = ringing
-        self.absorbed: set[int] = set()  # items whose answers are in the journal, and not yet with the caller
+        # Items whose answers are in the journal and not yet with the caller, and how far the journal had come before.
+        self.absorbed: dict[int, Mark] = {}
         self.tries: dict[int, int] = {}  # how many workers an item has killed
         self.aside: set[int] = set()  # items that did not count on threads: rung again once their members have moved
         self.extras: dict[int, Any] = {}
@@ -62,15 +64,16 @@ class Answers:
         """Takes what an item has answered into its member's journal, once."""
         if item in self.absorbed:
             return
-        self.absorbed.add(item)
         book = self._book
+        journal = book.member(item).journal
+        self.absorbed[item] = journal.mark()
         _, kind, _, _, base = book.heard.get(item, _PLAIN)
         if kind == ERROR:
             book.log.failed(item)
         else:
             book.log.served([item])
         if base is not None:
-            book.member(item).journal.start_anew(base, (book.log, item))
+            journal.start_anew(base, (book.log, item))
 
     def _deliver(self, item: int) -> None:
         """Hands the caller what an item has answered beside its rows."""
@@ -82,7 +85,7 @@ class Answers:
             error.add_note(f"in member {member.index} (key {member.key!r}), {book.method}()")
         elif payload is not None and (answer := wire.unpack(payload)) is not None:
             self.extras[member.index] = answer
-        self.absorbed.discard(item)
+        self.absorbed.pop(item, None)
         self.tries.pop(item, None)
         book.waiting[item] = 0
         book.state[item] = IDLE
@@ -137,7 +140,7 @@ class Answers:
 
     def forget(self) -> None:
         """The round in hand never took place, but for those that are still waited for."""
-        self.absorbed = {item for item in self.absorbed if self._book.waiting[item]}
+        self.absorbed = {item: mark for item, mark in self.absorbed.items() if self._book.waiting[item]}
         self.aside.clear()
 
     @property

@@ -8,13 +8,13 @@ heard     main         what came by message about it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from paceline.engine.arrays import Array
-from paceline.engine.journal import PortLog
+from paceline.engine.journal import Mark, PortLog
 from paceline.engine.roster import Member, Slot
 from paceline.engine.rows import Rows, Spec
 from paceline.engine.seat import ERROR, Result
@@ -132,11 +132,12 @@ class Book:
         self.heard[item] = (self.members[item], ERROR, error, 0, None)
         self.state[item] = NEWS
 
-    def void(self, absorbed: Collection[int], *, keep: bool) -> None:
+    def void(self, absorbed: Mapping[int, Mark], *, keep: bool) -> None:
         """The round in hand never took place. Workers that may have begun it are not to be trusted.
 
         Args:
-            absorbed: Items that the past knows as done: their worker has died since, or their member was called after.
+            absorbed: Items that the past knows as done, because their worker has died since or their member was called
+                after; and what the past was before.
             keep: Whether somebody will come back for these; otherwise they never took place either.
         """
         for item in self.everyone:
@@ -144,7 +145,9 @@ class Book:
                 continue
             if self.waiting[item]:
                 self.slot_of(item).suspect = self._crew.suspicious = True
-            if self.log.is_open(item) or item in absorbed:
+            if item in absorbed:
+                self.member(item).journal.go_back(absorbed[item])
+            if self.log.is_open(item):
                 self.log.withdraw(item)
             self.waiting[item] = self.asked[item] = self.state[item] = 0
             self.heard.pop(item, None)

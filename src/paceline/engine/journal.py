@@ -22,6 +22,8 @@ from paceline.engine.interrupts import UNINTERRUPTED
 Entry = tuple[Any, ...]
 Base = tuple[wire.Packed | None, dict[str, Any] | None]
 """A snapshot (or None: the recipe), and the states of the random streams that the member draws from."""
+Mark = tuple[Any, ...]
+"""How far a journal had come: what `Journal.go_back` needs."""
 
 _SAMPLE = 64  # elements of a row that are compared; all of them in a row of less than twice as many
 _FIRST_CAPACITY = 64
@@ -74,6 +76,18 @@ class Journal:
         self.runs = self.echoes = self.condensed = 0
         for log, item in self.logs:
             log.forget(item, but_last=(log, item) == last and base[0] is None)
+
+    def mark(self) -> Mark:
+        """Remembers how far it has come. Holds until somebody is asked the next time."""
+        places = [log.mark(item) for log, item in self.logs]
+        return self.story, len(self.story[1]), self.runs, self.echoes, self.condensed, places
+
+    def go_back(self, mark: Mark) -> None:
+        """Forgets what came after the mark, a new base too; rings that were open then are open again."""
+        self.story, length, self.runs, self.echoes, self.condensed, places = mark
+        del self.story[1][length:]
+        for (log, item), place in zip(self.logs, places, strict=True):
+            log.go_back(item, place)
 
     def settle(self) -> None:
         """Turns what stands in the ports' logs into entries of its own, so that order is kept."""
@@ -186,6 +200,17 @@ class PortLog:
             self._asked[steps[-1], item] = 0
         self._trusted[item] = 0
         self._close(item)
+
+    def mark(self, item: int) -> tuple[int, bool]:
+        """Where the item's past begins, and whether its last ring is open."""
+        return self._begin[item], self.is_open(item)
+
+    def go_back(self, item: int, mark: tuple[int, bool]) -> None:
+        """Makes of an item's past what it was; what was kept of its outputs has been overwritten."""
+        self._begin[item], is_open = mark
+        count, open_ = self._now
+        self._now = count, open_[:item] + bytes([is_open]) + open_[item + 1 :]
+        self._trusted[item] = 0
 
     def is_open(self, item: int) -> bool:
         """Whether the item has been rung and has not answered."""
