@@ -152,11 +152,6 @@ def stumbling(tmp_path: Path, *orders: str) -> list[Callable[[], Stumbling]]:
     return [partial(Stumbling, mine, str(tmp_path), os.getpid()) for mine in ((), orders)]
 
 
-def go(tmp_path: Path, on: Callable[[], object]) -> None:
-    (tmp_path / "go").touch()
-    on()
-
-
 @pytest.mark.parametrize("order", [0, AFRESH, SAVED, DEADLY])
 def test_a_round_that_is_interrupted_after_a_death_never_took_place(tmp_path: Path, order: int) -> None:
     """What the first member had answered by then does not count: rows, a new beginning, that it cannot be asked."""
@@ -165,23 +160,34 @@ def test_a_round_that_is_interrupted_after_a_death_never_took_place(tmp_path: Pa
         for _ in range(2):
             port.round()
         port.inputs["order"][0] = order
+        (tmp_path / "go").touch()
         with pytest.raises(KeyboardInterrupt):
-            go(tmp_path, port.round)
+            port.round()
         assert port.outstanding == 0
         port.inputs["order"][0] = 0
         port.round()
         assert port.outputs["out"].tolist() == [3, 3]
 
 
-def test_a_row_that_somebody_was_called_after_is_kept_through_an_interrupt(tmp_path: Path) -> None:
+def test_a_row_that_somebody_was_called_after_is_kept_through_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Pool(stumbling(tmp_path, "press"), backend="process", workers=2) as pool:
         port = pool.port("count_row", *COUNT)
         for _ in range(2):
             port.round()
         port.post()
         assert pool.call("look", {0: ()}) == {0: 3}
+        sleep = port._waiting._sleep
+
+        def go(goal: int, end: float | None) -> None:
+            (tmp_path / "go").touch()
+            sleep(goal, end)
+
+        # From within: Ctrl-C before `wait` would interrupt nobody, and while it spins the round stays as it is.
+        monkeypatch.setattr(port._waiting, "_sleep", go)
         with pytest.raises(KeyboardInterrupt):
-            go(tmp_path, port.wait)
+            port.wait()
         assert port.wait() == [0]
         assert port.outputs["out"][0] == 3
         port.round()
