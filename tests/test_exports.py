@@ -49,5 +49,5 @@ def test_the_package_says_in_a_sentence_what_it_is() -> None:
 
 def test_importing_the_package_pulls_in_nothing_heavy() -> None:
     program = f"import sys, paceline; print([name for name in {HEAVY} if name in sys.modules])"
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    answer = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True, check=True)
     assert answer.stdout == "[]\n"

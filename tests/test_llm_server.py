@@ -4,7 +4,6 @@ import http.client
 import json
 import socket
 import threading
-import time
 import urllib.parse
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from waits import until
 
 from paceline.errors import BadInput
 from paceline.seeds import digest
@@ -318,8 +318,7 @@ def test_two_hundred_wait_and_hold_up_nobody() -> None:
         for seed in range(200):
             waiting = stack.enter_context(Client(server))
             waiting.connection.request("POST", "/v1/chat/completions", json.dumps({**ASKED, "seed": 1000 + seed}))
-        while server.traffic.requests < 200:
-            time.sleep(0.001)
+        until(lambda: server.traffic.requests >= 200)
         assert outcome(server) == "answered"
         assert server.traffic.most_at_once == 201
 
@@ -330,8 +329,7 @@ def test_nothing_outlives_its_with() -> None:
         with Client(server) as idle, Client(server) as waiting:
             idle.raw("GET", "/v1/models").read()
             waiting.connection.request("POST", "/v1/chat/completions", json.dumps(ASKED))
-            while not server.traffic.requests:
-                time.sleep(0.001)
+            until(lambda: server.traffic.requests)
             url = server.url
             server.__exit__(None, None, None)
             with pytest.raises(ConnectionError):

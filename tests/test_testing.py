@@ -482,7 +482,7 @@ def test_the_count_goes_with_the_process() -> None:
         "faulty = kill_worker_at(dict, call=1)\n"
         "print(faulty._fault._directory)"
     )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    answer = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True, check=True)
     assert not Path(answer.stdout.strip()).exists()
 
 

@@ -17,6 +17,7 @@ import psutil
 import pytest
 from members import Clock, Fault, Walker, dying
 from shm import named_memory
+from waits import until, until_readable
 
 import paceline
 from paceline import Pool
@@ -202,7 +203,7 @@ def test_a_member_may_start_processes_and_they_die_with_it() -> None:
         assert psutil.pid_exists(child)
         os.kill(pool.workers[0].pid, signal.SIGKILL)
         pool.call("spawn", record=False)
-        wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie")
+        until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie")
 
 
 def test_create_and_close_leaves_nothing() -> None:
@@ -250,13 +251,6 @@ def test_memory_does_not_grow() -> None:
         assert max(b - a for a, b in zip(before, after, strict=True)) < 1 << 20
 
 
-def wait_until(condition: object, seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 # -- the main process itself ---------------------------------------------------------------------------
 
 MAIN = """
@@ -288,6 +282,7 @@ def start_main(tmp_path: Path, state: str) -> subprocess.Popen:
         [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
     )
     assert process.stdout is not None
+    until_readable(process, process.stdout)
     assert len(process.stdout.readline().split()) == 3
     return process
 
@@ -522,7 +517,7 @@ class Nest:
 
         process = multiprocessing.get_context("fork").Process(target=os._exit, args=(3,))
         process.start()
-        process.join()
+        process.join(60)
         return process.exitcode or 0
 
 

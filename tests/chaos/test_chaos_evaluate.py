@@ -8,13 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from players import Breaks, Counter, Harms, Liar, Meeting, RaisesInOdd, RowsThatRaise
+from waits import until_child
 
 import paceline
 from paceline.evaluate import Report, evaluate
@@ -236,12 +236,9 @@ def started(where: Path, *more: str) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
-    until = time.monotonic() + 60
-    while time.monotonic() < until and process.poll() is None:
-        if (where / "episodes.jsonl").exists() and (where / "episodes.jsonl").read_bytes().count(b"\n") >= 3:
-            return process
-        time.sleep(0.01)
-    raise AssertionError(process.communicate(timeout=10))
+    lines = where / "episodes.jsonl"
+    until_child(process, lambda: lines.exists() and lines.read_bytes().count(b"\n") >= 3)
+    return process
 
 
 def resumed(where: Path, *more: str) -> dict[str, Any]:

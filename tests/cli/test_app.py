@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from waits import until_over, until_readable
 
 import paceline
 
@@ -161,9 +162,10 @@ def test_ctrl_c_ends_quietly(program: str) -> None:
     command = [sys.executable, program, "wait"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, env=environment(), **pipes) as process:  # type: ignore[call-overload]
+        until_readable(process, process.stdout)
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = until_over(process)
     assert process.returncode == 130
     assert "Traceback" not in errors
 
@@ -171,20 +173,26 @@ def test_ctrl_c_ends_quietly(program: str) -> None:
 def test_a_terminal_that_lacks_a_sign_is_shown_its_number() -> None:
     command = [sys.executable, *PACELINE, "play", "sokoban"]
     ascii_only = environment(PYTHONIOENCODING="ascii")
-    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=ascii_only)
+    answer = subprocess.run(
+        command, stdin=subprocess.DEVNULL, timeout=60, capture_output=True, text=True, env=ascii_only
+    )
     assert (answer.returncode, answer.stderr) == (0, "")
     assert r"\u221a: box on target" in answer.stdout
 
 
 def test_a_closed_stdout_is_no_error() -> None:
     command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, *PACELINE, "play", "sokoban"]
-    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment())
+    answer = subprocess.run(
+        command, stdin=subprocess.DEVNULL, timeout=60, capture_output=True, text=True, env=environment()
+    )
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
 def test_whoever_stops_reading_is_not_the_environments_fault() -> None:
     command = ["sh", "-c", 'yes up | "$@" | head -n 1', "sh", sys.executable]
-    answer = subprocess.run([*command, *PACELINE, "play", "sokoban"], capture_output=True, text=True, env=environment())
+    answer = subprocess.run(
+        [*command, *PACELINE, "play", "sokoban"], timeout=60, capture_output=True, text=True, env=environment()
+    )
     assert "sokoban raised" not in answer.stderr
 
 

@@ -9,7 +9,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from text_worlds import config
+from waits import LONGEST, until_child, until_over, until_readable
 
 import paceline
 from paceline.testing import CALM, LlmServer
@@ -193,11 +193,9 @@ def test_an_interrupt_keeps_what_is_done(file: Path, tmp_path: Path, how: str) -
         command = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command]
     started = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)
     path = tmp_path / "a" / "trajectories.jsonl"
-    while not (path.exists() and path.read_text().count("\n") == 4):
-        assert started.poll() is None, started.communicate()
-        time.sleep(0.02)
+    until_child(started, lambda: path.exists() and path.read_text().count("\n") == 4)
     started.send_signal(signal.Signals[how.partition(" ")[0]])
-    out, err = started.communicate(timeout=60)
+    out, err = until_over(started)
     assert started.returncode == 130
     assert b"--resume a" in err
     assert b"interrupted: 4 of 8 trajectories played in" in out
@@ -226,11 +224,9 @@ def test_an_interrupt_tells_of_all_answers_those_in_unfinished_trajectories_too(
     started = subprocess.Popen(
         [sys.executable, "-m", "paceline", *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
     )
-    while not ((tmp_path / "begun").exists() and len(lines(tmp_path / "a")) == 1):
-        assert started.poll() is None, started.communicate()
-        time.sleep(0.02)
+    until_child(started, lambda: (tmp_path / "begun").exists() and len(lines(tmp_path / "a")) == 1)
     started.send_signal(signal.SIGINT)
-    told, _ = started.communicate(timeout=60)
+    told, _ = until_over(started)
     assert "interrupted: 1 of 2 trajectories played in" in told
     assert "5 answers (2 in unfinished trajectories, 5 asked again" in told
     assert "15 + 10 tokens" in told
@@ -389,6 +385,11 @@ def test_a_person_plays_whatever_groups_play(tmp_path: Path, prefix: str) -> Non
     assert "Wall has no render()" in run("play", f"{prefix}mine.py:Wall,opens=2", cwd=tmp_path, code=2).stderr
 
 
+def read(process: subprocess.Popen[bytes], terminal: int, shown: bytes) -> bytes:
+    until_readable(process, terminal, shown)
+    return os.read(terminal, 4096)
+
+
 def typed(*words: str, keys: str, cwd: Path) -> str:
     """What a terminal shows when somebody presses keys, as soon as there is somebody who reads them."""
     ours, theirs = pty.openpty()
@@ -398,12 +399,12 @@ def typed(*words: str, keys: str, cwd: Path) -> str:
     os.close(theirs)
     shown = b""
     with contextlib.suppress(OSError):  # how a terminal says that nobody is there any more
-        while more := os.read(ours, 4096):
+        while more := read(started, ours, shown):
             if b"q ends" not in shown and b"q ends" in shown + more:
                 os.write(ours, keys.encode())
             shown += more
     os.close(ours)
-    assert started.wait() == 0
+    assert started.wait(LONGEST) == 0
     return shown.decode()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from waits import LONGEST
 
 import paceline
 from paceline import Pool, Trace
@@ -25,7 +26,7 @@ def test_every_built_in_backend_keeps_the_contract(backend: str) -> None:
     assert (worker.number, worker.backend) == (3, backend)
     worker.send(("define", 1, paceline.digest if worker.in_process else backends_pack(paceline.digest)))
     while (reply := worker.receive()) is None:
-        found.wait([worker], 10.0)
+        assert found.wait([worker], LONGEST)
     assert reply[0] == "reply"
     worker.say_goodbye()
     worker.close(5.0)

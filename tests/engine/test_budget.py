@@ -69,7 +69,7 @@ def test_a_process_bound_to_one_core_has_one_slot(machine: Machine) -> None:
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "from paceline.engine.budget import Budget; print(Budget.of_machine().slots)"
     )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    answer = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["1"]
 
 

@@ -316,7 +316,7 @@ def test_fresh_streams_are_the_same_for_everybody(generators: Generators) -> Non
 def run(code: str) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", "import sys\nfrom paceline.engine.generators import GENERATORS\n" + code]
-    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(command, env=environment, check=True, timeout=60, capture_output=True, text=True).stdout
 
 
 def test_torch_is_never_imported_by_us() -> None:

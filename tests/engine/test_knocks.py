@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from waits import LONGEST, until
 
 from paceline import Pool
 from paceline.engine.arrays import Control
@@ -55,7 +56,7 @@ def knock_late(worker: ThreadWorker, then: Any) -> None:
     go_on.set()
     worker.send(("forget", 0))  # answered after the knock, so that it is known to be over
     while worker.receive() is None:
-        BACKEND.wait([worker], 10.0)
+        assert BACKEND.wait([worker], LONGEST)
 
 
 def test_a_knock_after_the_caller_has_gone_wakes_nobody(worker: ThreadWorker) -> None:
@@ -101,8 +102,7 @@ def test_a_reply_that_is_heard_before_it_is_counted_is_not_waited_for_again() ->
     with Pool([Gated], backend="process", workers=1) as pool:
         pool.call("__sizeof__", record=False)
         worker = pool._crew.slots[0].worker
-        while worker._words[Control.SPOKEN] < worker._heard:
-            time.sleep(0.001)
+        until(lambda: worker._words[Control.SPOKEN] >= worker._heard)
         counted = worker._heard
         assert not worker.has_spoken
         worker._heard = counted + 1

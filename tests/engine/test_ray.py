@@ -25,6 +25,7 @@ import numpy as np
 import psutil
 import pytest
 from members import Fault, LateDrawer, TwoArguments, Walker
+from waits import LONGEST, until, until_over
 
 import paceline
 from paceline import Pool
@@ -89,13 +90,7 @@ def folder() -> Iterator[str]:
 def killed_and_waited_for(pid: int) -> None:
     process = psutil.Process(pid)
     process.kill()
-    process.wait()
-
-
-def until(condition: Any) -> None:
-    """Waits for as long as it takes; a test that never gets there is ended by pytest's own timeout."""
-    while not condition():
-        time.sleep(0.01)
+    process.wait(LONGEST)
 
 
 # -- deaths ------------------------------------------------------------------------------------------------------------
@@ -274,7 +269,7 @@ def started(script: str, **environment: str) -> subprocess.Popen[str]:
 
 def ended(process: subprocess.Popen[str]) -> str:
     """Waits for a script's end. Gives what it printed."""
-    output, errors = process.communicate()
+    output, errors = until_over(process)
     assert process.returncode == 0, errors
     return output
 

@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 import pytest
 from members import Walker
+from waits import until
 
 import paceline
 from paceline import HERE, Anew, Pool
@@ -203,8 +204,7 @@ def test_what_was_said_before_a_death_is_heard() -> None:
         pool.post("look", {2: ()})
         dying = pool.workers[0].pid
         os.kill(dying, signal.SIGKILL)
-        while psutil.pid_exists(dying):
-            time.sleep(0.01)
+        until(lambda: not psutil.pid_exists(dying))
         assert port.wait() == [0, 1]
         assert port.extras == {0: "said"}
         assert port.outputs["out"].tolist() == [7.0, 5.0]

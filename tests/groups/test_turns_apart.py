@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from text_worlds import config, said
+from waits import until
 
 from paceline import BadInput
 from paceline.groups import Groups
@@ -54,8 +55,7 @@ def test_stragglers_come_with_a_later_step() -> None:
         groups.reset(seed=1)
         outputs = groups.step([said(0, "a"), said(1, "sleep 0.4")], quorum=0.5)
         assert [cache["env_id"] for cache in outputs] == [0]
-        while not any(cache["env_id"] == 1 for cache in outputs):
-            outputs = groups.step([said(0, "b")])
+        until(lambda: any(cache["env_id"] == 1 for cache in groups.step([said(0, "b")])))
         assert groups.statuses[1].cut == ""
         assert len(groups.rollout_cache[1]["history"]) == 2
 

@@ -94,7 +94,7 @@ def test_each_plays_each_world(policy: str, world: str) -> None:
 
 def test_to_list_the_policies_imports_neither_torch_nor_gymnasium() -> None:
     program = "import sys, paceline.policies; print([m for m in ('torch', 'gymnasium') if m in sys.modules])"
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    answer = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True, check=True)
     assert answer.stdout == "[]\n"
 
 

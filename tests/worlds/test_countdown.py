@@ -123,7 +123,9 @@ def test_tasks_follow_from_the_seed_in_every_process() -> None:
         "print([env.reset(seed) for seed in range(20)])"
     )
     salted = {**os.environ, "PYTHONHASHSEED": "1234"}
-    answer = subprocess.run([sys.executable, "-c", program], env=salted, capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", program], env=salted, timeout=60, capture_output=True, text=True, check=True
+    )
     env = Countdown()
     states = [env.reset(seed) for seed in range(20)]
     assert answer.stdout == f"{states}\n"

@@ -207,7 +207,7 @@ def test_a_seed_is_the_same_walk_in_every_process() -> None:
     env = FrozenLake({"size": 6, "p": 0.5})
     expected = [state for seed in range(6) for state in (env.reset(seed), *(env.step(way)[0] for way in (1, 2, 3, 4)))]
     environment = {**os.environ, "PYTHONHASHSEED": "4711", "PYTHONIOENCODING": "utf-8"}
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=environment)
+    run = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, check=True, env=environment)
     assert run.stdout.decode().strip() == "\n".join(expected)
 
 

@@ -201,7 +201,7 @@ def test_a_seed_is_the_same_room_in_every_process() -> None:
     )
     expected = "\n".join(str(Sokoban({"num_boxes": boxes}).reset(seed)) for boxes in (1, 3) for seed in range(6))
     environment = {**os.environ, "PYTHONHASHSEED": "4711", "PYTHONIOENCODING": "utf-8"}
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=environment)
+    run = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, check=True, env=environment)
     assert run.stdout.decode().strip() == expected
 
 

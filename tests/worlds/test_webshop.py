@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from waits import until_over
 
 from paceline.errors import BadInput
 from paceline.roles import TextEnv
@@ -312,7 +313,7 @@ def test_another_process_that_starts_at_the_same_time_shows_the_same() -> None:
     environment = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONIOENCODING": "utf-8"}
     with subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE) as other:
         env = WebShop({"products": 100, "catalogue_seed": 7})
-        said, _ = other.communicate()
+        said, _ = until_over(other)
     assert said.decode() == f"{env.reset(5)}\n{env.step('search[wool]')[0]}\n"
 
 

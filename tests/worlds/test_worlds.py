@@ -56,7 +56,7 @@ def test_to_list_the_missions_imports_nothing_heavy() -> None:
     program = (
         "import sys, paceline.worlds; print([m for m in ('gymnasium', 'torch', 'pettingzoo') if m in sys.modules])"
     )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    answer = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True, check=True)
     assert answer.stdout == "[]\n"
 
 
