@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -199,6 +203,32 @@ def test_nothing_is_waited_for_that_was_not_asked_for(make: Any, plan: Any) -> N
         with pytest.raises(NoAsyncCallError):
             envs.step_wait()
         assert envs.step(np.zeros(3, int))[1].tolist() == [5, 4, 5]
+
+
+def interrupted(wait: Callable[[], Any]) -> None:
+    threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+    wait()
+
+
+class BlockedText(Text, Blocked):
+    """Shows what fits into no row, once a file is there."""
+
+
+def test_a_step_that_was_interrupted_can_still_be_waited_for(plan: Any, tmp_path: Path) -> None:
+    path = tmp_path / "go"
+    with make_vec([partial(BlockedText, None), partial(BlockedText, path)], plan=plan) as envs:
+        envs.reset(seed=0)
+        path.touch()
+        envs.step(np.zeros(2, int))
+        path.unlink()
+        envs.step_async(np.zeros(2, int))
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(envs.step_wait)
+        path.touch()
+        with pytest.raises(BadInput, match=r"with recv\(\) or step_wait\(\)"):
+            envs.step(np.zeros(2, int))
+        assert envs.step_wait()[0] == ("2", "2")
+        assert envs.step(np.zeros(2, int))[0] == ("3", "3")
 
 
 def test_some_are_received_and_not_waited_for() -> None:

@@ -279,6 +279,8 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
     def step_wait(self) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         """Waits for all envs that were asked to step.
 
+        If that is interrupted where spaces do not come down to arrays, the next `step_wait` gives the same step.
+
         Raises:
             NoAsyncCallError: not all of them have been.
         """
@@ -293,10 +295,17 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             raise NoAsyncCallError(
                 f"step_wait() without step_async(): {some or 'no env has been asked to step'}", "step"
             )
-        if not self._by_rows:
-            waiting, self._waiting = self._waiting, None
-            return self._told(waiting.wait())
-        return self._outcome(self._port.wait())
+        return self._outcome(self._port.wait()) if self._by_rows else self._told_by_message()
+
+    def _told_by_message(self) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        """Waits for the envs' messages. Whoever is interrupted here can come back: the envs step all the same."""
+        try:
+            told = self._told(self._waiting.wait())
+        except Exception:
+            self._waiting = None
+            raise
+        self._waiting = None
+        return told
 
     def _outcome(self, envs: list[int]) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         infos = self._infos.read(envs, self._port.extras)
