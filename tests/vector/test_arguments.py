@@ -43,6 +43,8 @@ def five() -> Any:
         ((count, 2), {"check": 1}, "check=1; give True or False"),
         ((count, 2), {"deadline": "5"}, "deadline='5'; give seconds above 0"),
         ((count, 2), {"deadline": 0}, "deadline=0; give seconds above 0"),
+        ((count, 2), {"deadline": True}, "deadline=True; give seconds above 0"),
+        ((count, 2), {"deadline": np.float32("nan")}, "give seconds above 0"),
         ((count, 2), {"autoreset": 3}, "autoreset=3; give one of NextStep"),
     ],
 )
@@ -51,8 +53,9 @@ def test_make_vec_says_what_to_give(arguments: tuple[Any, ...], options: dict[st
         make_vec(*arguments, **{"plan": "auto" if "deadline" in options else 0, **options})
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
-    with make_vec(count, np.int64(2), plan=0, seed=np.int32(3)) as envs:
+@pytest.mark.parametrize("deadline", [None, np.int64(5), np.float32(5)])
+def test_numbers_of_numpy_are_numbers(deadline: Any) -> None:
+    with make_vec(count, np.int64(2), plan=1, seed=np.int32(3), deadline=deadline) as envs:
         assert envs.reset()[0].tobytes() == envs.reset(seed=np.array([3, 4]))[0].tobytes()
 
 

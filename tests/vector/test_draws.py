@@ -46,6 +46,7 @@ def test_who_draws_without_a_seed_is_told_once(make: Any, plan: int, caplog: pyt
     begun(make, plan)
     (words,) = warnings(caplog)
     assert "envs [0, 1] draw" in words
+    assert "unless the envs do so themselves" in words
     assert "make_vec(…, seed=…)" in words
 
 

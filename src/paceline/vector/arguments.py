@@ -55,17 +55,24 @@ def root_of(seed: Any) -> int:
     return int(seed)
 
 
+def seconds_of(deadline: Any) -> float | None:
+    """A deadline in seconds, as Python's number or NumPy's."""
+    if deadline is None:
+        return None
+    if not (is_whole(deadline) or isinstance(deadline, float | np.floating)) or not deadline > 0:
+        raise BadInput(f"deadline={deadline!r}; give seconds above 0, or None")
+    return float(deadline)
+
+
 def planned(given: str | int | Plan, deadline: float | None) -> Plan:
     """The plan, or under auto one that keeps a deadline: nobody can end a step that hangs in the caller's process."""
     plan = Plan.parse(given)
     if deadline is None or deadline == math.inf:
         return plan
-    if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not deadline > 0:
-        raise BadInput(f"deadline={deadline!r}; give seconds above 0, or None")
     if plan.backend in ("inline", "thread") or plan.helps:
         where = "envs that the caller steps, with helps=True" if plan.helps else f"the {plan.backend} backend"
         raise BadInput(
-            f"deadline={deadline} cannot be kept on {where}: a step that hangs there cannot be ended; "
+            f"deadline={deadline:g} cannot be kept on {where}: a step that hangs there cannot be ended; "
             "give plan='process', a number of workers, or 'auto'"
         )
     return replace(plan, isolate=True) if plan.backend == "auto" else plan

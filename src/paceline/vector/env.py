@@ -29,6 +29,7 @@ from paceline.vector.arguments import (
     recipes_of,
     reseeds,
     root_of,
+    seconds_of,
     seed_each,
     task_each,
     tasks_of,
@@ -87,13 +88,14 @@ def make_vec(
     """
     recipes = recipes_of(env_fns, num_envs, options)
     rules = Rules(mode_of(autoreset), root_of(seed), reseeds(reseed), tasks_of(tasks), yes_or_no("check", check))
+    limit = seconds_of(deadline)
     return PaceVectorEnv(
         recipes,
         rules,
-        planned(plan, deadline),
+        planned(plan, limit),
         observation_mode,
         yes_or_no("copy", copy),
-        deadline,
+        limit,
         trace,
         seeded=seed is not None,
     )
@@ -501,7 +503,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         if not self._warned:
             _log.warning(
                 "envs %s draw from process-wide generators (random, numpy.random, torch), which reset(seed=…) does not "
-                "seed: every run gives other numbers. make_vec(…, seed=…) seeds them",
+                "seed: unless the envs do so themselves, every run gives other numbers. make_vec(…, seed=…) seeds them",
                 envs,
             )
         self._warned = True
