@@ -83,7 +83,7 @@ def test_global_generators_survive_deaths(request: pytest.FixtureRequest, place:
 
 
 def test_on_threads_global_generators_are_a_named_error() -> None:
-    with pytest.raises(paceline.SharedRandomness, match=r"random.* was drawn from while these members were in flight"):
+    with pytest.raises(paceline.SharedRandomness, match=r"random.* was drawn from or set while these members were"):
         job(drawers(), {"backend": "thread", "workers": 2})
 
 

@@ -198,7 +198,7 @@ class Refusing:
         names = " and ".join(touched) or "a process-wide random generator"
         members = ", ".join(str(member) for member in sorted(IN_FLIGHT.values())) or "none"
         return (
-            f"{names} was drawn from while these members were in flight on threads: {members}. "
+            f"{names} was drawn from or set while these members were in flight on threads: {members}. "
             "Draws on threads cannot be told apart, so they would not be reproducible. Give each member a generator "
             "of its own (numpy.random.default_rng), or use processes: plan='process'"
         )
