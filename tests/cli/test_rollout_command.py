@@ -104,6 +104,84 @@ def test_a_run_goes_on_with_what_it_was_begun_with(tmp_path: Path) -> None:
     assert "does not say how it was begun" in run("rollout", "--resume", "there/a", cwd=tmp_path, code=2).stderr
 
 
+def begun(tmp_path: Path, *words: str) -> dict[str, Any]:
+    """A run of four trajectories, of which the first is on disk; its policy notes how many questions were under way."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "mine.py").write_text(
+        "import asyncio\n"
+        "under_way = most = 0\n"
+        "async def says(turn):\n"
+        "    global under_way, most\n"
+        "    under_way += 1\n"
+        "    most = max(most, under_way)\n"
+        "    await asyncio.sleep(0.05)\n"
+        "    under_way -= 1\n"
+        "    open('most', 'w').write(str(most))\n"
+        "    return '<think></think><answer>Up</answer>'\n"
+    )
+    (tmp_path / "there" / "config.yaml").write_text(yaml.safe_dump(config({"Ladder": 2}, base=7)))
+    told = run(
+        *("rollout", "config.yaml", "--policy", "mine.py:says", "--max-turns", "2", "--out", "a", "--json", *words),
+        cwd=tmp_path / "there",
+    )
+    forget_all_but_one(tmp_path / "there" / "a")
+    report: dict[str, Any] = json.loads(told.stdout)
+    return report
+
+
+def forget_all_but_one(directory: Path) -> None:
+    kept = (directory / "trajectories.jsonl").read_text().splitlines(keepends=True)
+    (directory / "trajectories.jsonl").write_text(kept[0])
+
+
+def test_a_run_goes_on_at_the_pace_and_in_the_place_that_it_was_begun_with(tmp_path: Path) -> None:
+    whole = begun(tmp_path, "--concurrency", "1", "--plan", "thread", "-j", "1", "--deadline", "90", "--quorum", "1")
+    there = tmp_path / "there"
+    for words, most, backend in [((), "1", "thread"), (("--concurrency", "3", "-j", "0"), "3", "inline")]:
+        told = json.loads(run("rollout", "--resume", "there/a", "--json", *words, cwd=tmp_path).stdout)
+        assert (told["digest"], told["plan"]["backend"]) == (whole["digest"], backend)
+        assert (there / "most").read_text() == most
+        forget_all_but_one(there / "a")
+    (there / "mine.py").write_text((there / "mine.py").read_text().replace("0.05", "600"))
+    plan = json.loads((there / "a" / "plan.json").read_text())
+    assert (plan["command"]["deadline"], plan["command"]["quorum"]) == (90, 1)
+    plan["command"]["deadline"] = 0.2
+    (there / "a" / "plan.json").write_text(json.dumps({**plan, "files": {}}))
+    told = json.loads(run("rollout", "--resume", "there/a", "--json", cwd=tmp_path, code=3).stdout)
+    assert told["tags"]["Ladder"]["cuts"] == 3
+    assert (
+        "--jobs 2 wants workers"
+        in run(*("rollout", "--resume", "there/a", "--plan", "inline", "-j", "2"), cwd=tmp_path, code=2).stderr
+    )
+
+
+def test_a_policy_that_is_named_now_is_looked_for_from_here(tmp_path: Path) -> None:
+    whole = begun(tmp_path)
+    for policy, cwd, where in [
+        ("mine.py:says", "there", "a"),
+        ("./mine.py:says", "there", "a"),
+        ("there/mine.py:says", ".", "there/a"),
+    ]:
+        words = ("rollout", "--resume", where, "--policy", policy, "--json")
+        assert json.loads(run(*words, cwd=tmp_path / cwd).stdout)["digest"] == whole["digest"]
+    words = ("rollout", "--resume", "there/a", "--policy", "mine.py:says")
+    assert f"there is no file {tmp_path / 'mine.py'}" in run(*words, cwd=tmp_path, code=2).stderr
+    (tmp_path / "mine.py").write_text((tmp_path / "there" / "mine.py").read_text())
+    refused = run(*words, cwd=tmp_path, code=2).stderr
+    assert f"there policy is 'mine.py:says', and here '{tmp_path / 'mine.py'}:says'" in refused
+
+
+def test_a_run_whose_directory_is_gone_says_so_and_looks_here(tmp_path: Path) -> None:
+    whole = begun(tmp_path)
+    (tmp_path / "there").rename(tmp_path / "here")
+    told = run("rollout", "--resume", "a", "--json", cwd=tmp_path / "here")
+    assert f"was begun in {tmp_path / 'there'}, which is not there: files are looked for here" in told.stderr
+    assert json.loads(told.stdout)["digest"] == whole["digest"]
+    told = run("rollout", "--resume", "a", "--policy", "mine.py:says", "--json", cwd=tmp_path / "here")
+    assert json.loads(told.stdout)["digest"] == whole["digest"]
+    assert "cannot be read" in run("rollout", "--resume", "here/a", cwd=tmp_path, code=2).stderr
+
+
 def test_an_endpoint_is_found_again_but_secrets_are_not_written_down(file: Path, tmp_path: Path) -> None:
     with LlmServer(api_key=None) as server:
         words = ("rollout", str(file), "--model", "test-model", "--temperature", "0.5", "--json")

@@ -6,6 +6,7 @@ what is given ──► plan.json, with the directory ──► --resume ──�
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from paceline.records import read_plan
 
 _KEPT = "command"  # not "asked": that is what `eval` can go on with
 _SECRET = "***"
+_PLACE = ("plan", "jobs")  # they say one thing together: half of it would contradict what is given now
 
 
 def kept(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,9 +39,34 @@ def given_before(run: Path, given: Mapping[str, Any]) -> dict[str, Any]:
         raise BadInput(f"{run} does not say how it was begun: give CONFIG.yaml, and who plays, again")
     if before.get("base_url") == _SECRET and given["base_url"] is None:
         raise BadInput(f"the --base-url of {run} may hold a secret, and was not written down: give it again")
-    if Path(directory).is_dir():
-        os.chdir(directory)
+    home = _home(run, Path(directory))
+    if given["policy"] is not None:
+        given = {**given, "policy": _meant_from_here(given["policy"], before.get("policy"), home)}
+    if any(given[name] is not None for name in _PLACE):
+        before = {**before, **dict.fromkeys(_PLACE)}
+    os.chdir(home)
     return {name: before.get(name) if value is None else value for name, value in given.items()}
+
+
+def _home(run: Path, directory: Path) -> Path:
+    """From where files are looked for: the directory in which the run was begun, or this one if that is gone."""
+    if directory.is_dir():
+        return directory
+    print(f"warning: {run} was begun in {directory}, which is not there: files are looked for here", file=sys.stderr)
+    return Path.cwd()
+
+
+def _meant_from_here(policy: str, before: str | None, home: Path) -> str:
+    """Whoever names a file now means it from here. Written as before if it is that one: it is the run's identity."""
+    here = _with_whole_path(policy, Path.cwd())
+    return before if before is not None and here == _with_whole_path(before, home) else here
+
+
+def _with_whole_path(policy: str, directory: Path) -> str:
+    name, comma, keywords = policy.partition(",")
+    file, colon, attribute = name.rpartition(":")
+    path = str((directory / file).resolve()) if file.endswith(".py") else file
+    return f"{path}{colon}{attribute}{comma}{keywords}"
 
 
 def _endpoint(given: Mapping[str, Any]) -> str | None:

@@ -46,6 +46,7 @@ Exit codes:
   130  interrupted, by Ctrl-C or SIGTERM; what is done is kept, and --resume goes on
 """
 _LINES = "trajectories.jsonl"
+_CONCURRENCY = 64
 
 
 def register(app: typer.Typer) -> None:
@@ -78,7 +79,9 @@ def rollout(
     max_tokens: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="The most tokens of one answer.  [default: 400]")
     ] = None,
-    concurrency: Annotated[int, typer.Option(metavar="N", min=1, help="Questions under way at once.")] = 64,
+    concurrency: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Questions under way at once.  [default: 64]")
+    ] = None,
     mode: Annotated[
         str | None, typer.Option(help="Which groups of the configuration: train or val.  [default: train]")
     ] = None,
@@ -94,7 +97,9 @@ def rollout(
     quorum: Annotated[
         float | None, typer.Option(metavar="SHARE", help="Cut the others when this share has finished.")
     ] = None,
-    plan: Annotated[str, typer.Option(help="Where environments live: auto, inline, thread, process, ray.")] = "auto",
+    plan: Annotated[
+        str | None, typer.Option(help="Where environments live: auto, inline, thread, process, ray.  [default: auto]")
+    ] = None,
     jobs: Annotated[int | None, typer.Option("-j", "--jobs", metavar="N", min=0, help="Workers; 0: here.")] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where results go.  [default: runs/rollout-DATE-TIME]")
@@ -111,10 +116,9 @@ def rollout(
     from paceline.groups.asking import asker
     from paceline.groups.turns import check_straggling
 
-    check_straggling(quorum, deadline)
     if resume is not None and not (resume / "plan.json").exists():
         raise BadInput(f"--resume {resume}: there is no run in it")
-    given = {
+    given: dict[str, Any] = {
         "config": None if config is None else str(config),
         "mode": mode,
         "seed": seed,
@@ -126,16 +130,22 @@ def rollout(
         "temperature": temperature,
         "top_p": top_p,
         "max_tokens": max_tokens,
+        "concurrency": concurrency,
+        "deadline": deadline,
+        "quorum": quorum,
+        "plan": plan,
+        "jobs": jobs,
     }
     if config is None:
         if resume is None:
             raise BadInput("say what is played: CONFIG.yaml, or --resume DIR for a run that was stopped")
         resume = resume.resolve()  # before the directory is changed to the one in which the run was begun
         given = given_before(resume, given)
+    check_straggling(given["quorum"], given["deadline"])
     asked = _asked(given)
-    pace = Pace(concurrency, deadline, quorum)
-    with asked.groups(_place(plan, jobs)) as groups:
-        found = asked.player.find(groups, concurrency)
+    pace = Pace(given["concurrency"] or _CONCURRENCY, given["deadline"], given["quorum"])
+    with asked.groups(_place(given["plan"], given["jobs"])) as groups:
+        found = asked.player.find(groups, pace.concurrency)
         asker(found)  # before anything is written: is it a policy?
         asked = asked.seeded(groups, resume)
         what = {"identity": asked.identity(groups), "files": asked.files(groups, found), **kept(given)}
@@ -155,10 +165,11 @@ def _asked(given: dict[str, Any]) -> Asked:
     return Asked(Path(given["config"]), given["mode"] or "train", given["seed"], given["max_turns"], player)
 
 
-def _place(plan: str, jobs: int | None) -> Any:
+def _place(plan: str | None, jobs: int | None) -> Any:
     from paceline.engine import Plan
     from paceline.errors import BadInput
 
+    plan = "auto" if plan is None else plan
     if jobs is None:
         return plan
     if plan == "inline" and jobs > 1:
