@@ -210,13 +210,17 @@ def test_create_and_close_leaves_nothing() -> None:
     with Pool([Fault], backend="process"):
         pass
     me = psutil.Process()
-    before = (me.num_fds(), me.num_threads(), len(me.children(recursive=True)))
+
+    def held() -> tuple[int, int, int]:
+        return me.num_fds(), me.num_threads(), len(me.children(recursive=True))
+
+    before = held()
     for _ in range(60):
         with Pool([Fault, Fault], backend="process", workers=2) as pool:
             pool.call("add", {0: (1,)})
             pool.port("fault_row", {"order": ((), "i8")}, {"out": ((), "i8")})
-    after = (me.num_fds(), me.num_threads(), len(me.children(recursive=True)))
-    assert all(now <= then for now, then in zip(after, before, strict=True))
+    # A thread that has been joined may still be among the kernel's for a moment.
+    until(lambda: all(now <= then for now, then in zip(held(), before, strict=True)))
 
 
 def test_close_works_from_any_state() -> None:
