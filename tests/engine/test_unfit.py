@@ -367,10 +367,11 @@ def test_a_row_that_is_not_bound_is_not_marked_as_asked() -> None:
 
 @pytest.mark.parametrize("place", [PLACES[0], {"backend": "process"}, PLACES[3]], ids=str)
 def test_who_draws_to_be_bound_once_more_is_rebuilt(place: dict[str, Any]) -> None:
-    with Pool([partial(DrawsToBindAgain, late) for late in (True, False)], seed=2, **place) as pool:
+    """Several of them, all refused by one bind: none is made again twice, or its next row would be the last one."""
+    with Pool([partial(DrawsToBindAgain, late) for late in (True, False, False, False)], seed=2, **place) as pool:
         port, seen = pool.port("draw_row", *DRAW), list[list[float]]()
         for _ in range(5):
             port.round()
             seen.append([float(value) for value in port.outputs["out"]])
-        assert [row[1] for row in seen] == [1.0, 2.0, 3.0, 4.0, 5.0]
+        assert [row[1:] for row in seen] == [[float(turn)] * 3 for turn in range(1, 6)]
         assert [int(row[0]) for row in seen] == [1, 2, 3, 4, 5]

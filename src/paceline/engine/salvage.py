@@ -69,10 +69,23 @@ class Salvage:
         """A worker could not bind an item: it has this error until one can, if it is not the place that is wrong."""
         item, kind, payload, _, _ = result
         if not self._crew.aside.counts(kind):
-            self._answers.make_again(item, result)
+            if not self._is_made_again(item):
+                self._answers.make_again(item, result)
             return
         self.unable[item] = as_error(payload)
         self.answer_for_the_unable()
+
+    def _is_made_again(self, item: int) -> bool:
+        """Whether its member is about to be rebuilt, and the item bound and rung for after that. To do so twice would
+        rebuild it from a past without the row, and run that again in place of the next."""
+        slot, member = self._book.slot_of(item), self._book.members[item]
+        builds, rings = [-1], [-1]
+        for place, request in enumerate([*slot.inflight, *slot.queue]):
+            if request.op == "build" and member in request.items:
+                builds.append(place)
+            elif (request.op, request.method) == ("ring", self._number) and item in request.items:
+                rings.append(place)
+        return builds[-1] >= 0 and (not self._book.waiting[item] or rings[-1] > builds[-1])
 
     def name_the_unable(self, items: list[int]) -> None:
         """Members whose worker dies whenever they are built are not there to be bound."""
