@@ -202,10 +202,8 @@ def _processes(measured: Measured, budget: Budget) -> Choice | None:
     takes = f"about {_time(seconds)}, {_time(travel)} of it messages"
     if not measured.through_port:
         return Choice("process", workers, f"on {workers} processes {takes}", seconds)
-    # Rows are waited for in lock-step: a caller who waits has a core to spare. For its share there is no message, so it
-    # can be a little larger.
-    more = travel / measured.seconds * (workers - 1)
-    own = min(measured.members - workers + 1, round((measured.members + more) / workers))
+    # Rows are waited for in lock-step: a caller who waits has a core to spare, and takes a share like any other.
+    own = measured.members // workers
     why = f"{own} here, the others on {workers - 1} process{'es' if workers > 2 else ''}: {takes}"
     return Choice("process", workers - 1, why, seconds, own)
 
