@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from paceline.engine import budget, forkserver
-from paceline.engine.plan import FIRST_PROCESS, Choice, Measured, Meter, Plan, choose
+from paceline.engine.plan import FIRST_PROCESS, MEASURE_SECONDS, Choice, Measured, Meter, Plan, choose
 from paceline.engine.roster import HERE
 from paceline.errors import NotSendable, PlanNotMet
 
@@ -154,6 +154,7 @@ class Pilot:
             self._crew.aside.leave_threads()
             return
         self._here, self._meter = self._meter, Meter(self._meter.through_port)
+        self._rests_until = perf_counter() + MEASURE_SECONDS  # the first rounds in a new place are slow
         _log.info("%s", choice.why)
 
     def _keep_or_return(self) -> None:
