@@ -148,8 +148,9 @@ def waiting(costs: Costs) -> Finding:
 
 
 def plan(trial: Trial, costs: Costs) -> Finding:
-    """Which plan would auto choose for several of them?"""
-    sent = sendable((trial.look.observation, trial.look.action))
+    """Which plan would auto choose for several of them? What fits into arrays goes through a port, as in `make_vec`."""
+    shown = trial.look.observation, trial.look.action
+    sent = sendable(shown)
     measured = Measured(
         members=PLANNED,
         seconds=costs.step,
@@ -157,8 +158,20 @@ def plan(trial: Trial, costs: Costs) -> Finding:
         message_bytes=sent.numbers.get("bytes", 0),
         sendable=trial.sendable.verdict == sent.verdict == "ok",
         touches_globals=bool(trial.look.watch.touched),
+        through_port=_are_numbers(shown),
     )
     choice = choose(measured, budget.current())
-    place = choice.backend if choice.backend == "inline" else f"{choice.backend} with {choice.workers} workers"
+    workers = f"{choice.workers} worker{'s' if choice.workers > 1 else ''}"
+    place = choice.backend if choice.backend == "inline" else f"{choice.backend} with {workers}"
     numbers = {"envs": PLANNED, "backend": choice.backend, "workers": choice.workers, "cpus": budget.current().slots}
     return Finding("plan", "ok", f"For {PLANNED} of them auto would choose {place}: {choice.why}.", numbers)
+
+
+def _are_numbers(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_are_numbers, value.values()))
+    if isinstance(value, tuple | list):
+        return all(map(_are_numbers, value))
+    return isinstance(value, int | float | np.number | np.bool_) or (
+        isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+    )

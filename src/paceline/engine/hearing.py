@@ -20,10 +20,8 @@ from paceline.engine.seat import ERROR, OK, SHARED, UNFIT, Result
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
 
-_LOOK_AGAIN = 0.1
-
-
-_MOMENT = 5e-3  # seconds
+_LOOK_AGAIN = 0.1  # seconds
+_MOMENT = 5e-3
 
 
 class Hearing:
