@@ -3,6 +3,7 @@
 actions ──► rows in shared memory ──► Instance.step_rows, in place ──► observations, rewards, flags, infos
 """
 
-from paceline.vector.env import PaceVectorEnv, make_vec
+from paceline.vector.env import PaceVectorEnv
+from paceline.vector.making import make_vec
 
 __all__ = ["PaceVectorEnv", "make_vec"]

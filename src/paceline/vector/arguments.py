@@ -150,6 +150,18 @@ def chosen_envs(envs: Any, count: int) -> list[int]:
     return found
 
 
+def masked_envs(options: dict[str, Any] | None, count: int) -> list[int]:
+    """Takes `reset_mask` out of the options of a reset: the numbers of the envs in it, or of all."""
+    if options is None or "reset_mask" not in options:
+        return list(range(count))
+    mask = options.pop("reset_mask")
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
+        raise TypeError(f"options['reset_mask'] must be a NumPy array of bools, and is {mask!r}")
+    if mask.shape != (count,) or not mask.any():
+        raise ValueError(f"options['reset_mask'] must have {count} entries, one of them True: {mask}")
+    return [int(number) for number in np.flatnonzero(mask)]
+
+
 def _numbers(envs: Any) -> list[int]:
     try:
         listed = envs.tolist() if isinstance(envs, np.ndarray) else list(envs)

@@ -14,30 +14,17 @@ from typing import Any
 
 import numpy as np
 from gymnasium.error import NoAsyncCallError
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_differing_spaces, batch_space, concatenate, create_empty_array, iterate
+from gymnasium.vector import VectorEnv
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from paceline.engine import Plan, Pool, Trace, spread
 from paceline.errors import BadInput, Closed
 from paceline.seeds import seed_of
-from paceline.vector.arguments import (
-    Recipe,
-    chosen_envs,
-    is_whole,
-    mode_of,
-    planned,
-    recipes_of,
-    reseeds,
-    root_of,
-    seconds_of,
-    seed_each,
-    task_each,
-    tasks_of,
-    yes_or_no,
-)
+from paceline.vector.agreeing import agreed
+from paceline.vector.arguments import Recipe, chosen_envs, is_whole, masked_envs, seed_each, task_each
 from paceline.vector.arrivals import Arrivals
 from paceline.vector.infos import TAIL, InfoReader, Schema
-from paceline.vector.instance import Instance, Rules, Tasks
+from paceline.vector.instance import Instance, Rules
 from paceline.vector.leaves import Array, Writer, assembled, leaves
 
 _log = logging.getLogger("paceline")
@@ -46,59 +33,6 @@ _CLOSED = "these envs have been closed"
 _NEEDS_ROWS = "send and recv need spaces that come down to arrays; use step"
 _SNAPSHOT_SHARE = 0.01  # of the time
 _SNAPSHOT_EVERY = 5000  # steps: to replay so many takes less than a second, to save an env as long as a few of them
-
-
-def make_vec(
-    env_fns: Sequence[Recipe | str] | Recipe | str,
-    num_envs: int | None = None,
-    *,
-    seed: int | None = None,
-    plan: str | int | Plan = "auto",
-    autoreset: str | AutoresetMode = AutoresetMode.NEXT_STEP,
-    observation_mode: str | tuple[Any, Any] = "same",
-    reseed: str | None = None,
-    tasks: Tasks | Sequence[Any] | None = None,
-    copy: bool = True,
-    check: bool = False,
-    deadline: float | None = None,
-    trace: Trace | None = None,
-    **options: Any,
-) -> PaceVectorEnv:
-    """Many envs as one `gymnasium.vector.VectorEnv`: what `SyncVectorEnv` gives, bit for bit, at any number of workers.
-
-    Args:
-        env_fns: A recipe per env, one recipe for all (`MyEnv`), or the id of an env that Gymnasium knows.
-        num_envs: How many, if there is one for all.
-        seed: For the first `reset()` that is given none, and the root of `reseed`, `tasks`, and what envs draw from
-            process-wide generators; None: drawn once, here, and kept in `seed`.
-        plan: Where the envs live: "auto", a backend, a number of workers (0: here), or a `Plan`.
-        autoreset: "NextStep", "SameStep" or "Disabled", as Gymnasium names them.
-        observation_mode: "same", "different", or a pair of spaces, as `SyncVectorEnv` takes it.
-        reseed: "episode": episodes that begin by themselves get seeds of their own, from (seed, env, episode).
-        tasks: What episodes set up that are given none: a function of (env, episode, generator), or tasks to draw from.
-        copy: Whether arrays that are returned stay as they are; False: they are written again at the next step.
-        check: Whether observations must lie in their space, and hold no NaN.
-        deadline: Seconds that a step or a reset of an env may take before its worker is killed; under auto, all envs
-            live in processes then.
-        trace: Records where the time goes.
-        options: For `gymnasium.make`, if ids are given.
-
-    Raises:
-        BadInput: an option makes no sense.
-    """
-    recipes = recipes_of(env_fns, num_envs, options)
-    rules = Rules(mode_of(autoreset), root_of(seed), reseeds(reseed), tasks_of(tasks), yes_or_no("check", check))
-    limit = seconds_of(deadline)
-    return PaceVectorEnv(
-        recipes,
-        rules,
-        planned(plan, limit),
-        observation_mode,
-        yes_or_no("copy", copy),
-        limit,
-        trace,
-        seeded=seed is not None,
-    )
 
 
 class PaceVectorEnv(VectorEnv[Any, Any, Any]):
@@ -155,7 +89,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self.render_mode, self.spec = abouts[0]["render_mode"], abouts[0]["spec"]
         self.single_action_space = abouts[0]["action_space"]
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self._agree(observation_mode, abouts)
+        self.observation_space, self.single_observation_space = agreed(observation_mode, abouts)
         actions, seen = leaves(self.single_action_space, "a"), leaves(self.single_observation_space, "o")
         self._by_rows = actions is not None and seen is not None
         self._actions, self._seen = actions or [], seen or []
@@ -167,33 +101,6 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self._shape: Any = None
         if self._by_rows:
             self._bind()
-
-    def _agree(self, mode: str | tuple[Any, Any], abouts: list[dict[str, Any]]) -> None:
-        """Sees to it that the envs fit together, with the words of Gymnasium's `SyncVectorEnv`."""
-        spaces = [about["observation_space"] for about in abouts]
-        if isinstance(mode, tuple):
-            self.observation_space, self.single_observation_space = mode
-        elif mode in ("same", "different"):
-            self.single_observation_space = spaces[0]
-            same = mode == "same"
-            self.observation_space = batch_space(spaces[0], self.num_envs) if same else batch_differing_spaces(spaces)
-        else:
-            raise BadInput(f"observation_mode={mode!r}; give 'same', 'different', or a pair of spaces")
-        for number, (about, space) in enumerate(zip(abouts, spaces, strict=True)):
-            fits = (
-                space == self.single_observation_space
-                if mode == "same"
-                else _alike(space, self.single_observation_space)
-            )
-            if not fits:
-                raise RuntimeError(
-                    f"env {number} has the observation space {space}, and env 0 {self.single_observation_space}; "
-                    "if that is meant, give observation_mode='different'"
-                )
-            if about["action_space"] != self.single_action_space:
-                raise RuntimeError(
-                    f"env {number} has the action space {about['action_space']}, and env 0 {self.single_action_space}"
-                )
 
     def _bind(self) -> None:
         outputs: dict[str, Any] = {leaf.name: (leaf.shape, leaf.dtype) for leaf in self._seen}
@@ -234,7 +141,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         options = dict(options) if options is not None else None
         tasks = options.pop("tasks", None) if options else None
         tasks = tasks if tasks is None else task_each(tasks, self.num_envs)
-        chosen = self._masked(options)
+        chosen = masked_envs(options, self.num_envs)
         seeds = self._seeds(seed)
         calls = {n: (seeds[n], options, None if tasks is None else (tasks[n],)) for n in chosen}
         infos: dict[str, Any] = {}
@@ -475,16 +382,6 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self._batch = concatenate(self.single_observation_space, self._alone, self._batch)
         return copy.deepcopy(self._batch) if self.copy else self._batch
 
-    def _masked(self, options: dict[str, Any] | None) -> list[int]:
-        if options is None or "reset_mask" not in options:
-            return list(range(self.num_envs))
-        mask = options.pop("reset_mask")
-        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
-            raise TypeError(f"options['reset_mask'] must be a NumPy array of bools, and is {mask!r}")
-        if mask.shape != (self.num_envs,) or not mask.any():
-            raise ValueError(f"options['reset_mask'] must have {self.num_envs} entries, one of them True: {mask}")
-        return [int(number) for number in np.flatnonzero(mask)]
-
     def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
         """What `SyncVectorEnv` makes of a seed; but where it would leave envs to chance, they get seeds from ours."""
         if seed is not None:
@@ -511,12 +408,6 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
     def _schema(self, env: int, number: int) -> Schema:
         found: Schema = self.pool.call("schema", {env: (number,)}, record=False)[env]
         return found
-
-
-def _alike(a: Any, b: Any) -> bool:
-    """Whether two spaces lie in the same arrays, whatever their bounds."""
-    found = leaves(a, "")
-    return type(a) is type(b) if found is None else found == leaves(b, "")
 
 
 def _assign(rows: Array, where: Any, values: Any) -> None:
