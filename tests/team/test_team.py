@@ -30,8 +30,10 @@ from players import (
 )
 
 import paceline
+from paceline import Plan
 from paceline.evaluate import Report, evaluate
 from paceline.team import MODES, Player, Setting, Team, assign, counts, first_episodes, most_counts
+from paceline.team import team as team_module
 from paceline.team.minds import Chair, Recipe
 from paceline.team.team import _batches, recipes
 from paceline.types import Failure, Mission, Seat
@@ -461,3 +463,23 @@ def test_a_team_closes_its_policies_and_can_be_closed_twice() -> None:
         assert team.act({"agent_0": np.zeros(2, np.float32)}) == {"agent_0": 1}
     team.close()
     assert closed == ["closed"] * 2
+
+
+def test_auto_begins_where_it_ended_with_as_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits was quick on threads within processes: on as many processes without them it would be slow."""
+    lessons: dict[Any, Plan] = {}
+    monkeypatch.setattr(team_module, "_lessons", lessons)
+    monkeypatch.setattr(team_module, "_played", {})
+    seats = [Seat(f"agent_{n}", n, spaces.Box(-1, 1, (2,)), spaces.Discrete(4), "mission") for n in range(4)]
+
+    def places() -> Plan:
+        with Team.seated(seats, [Player("counter", Counter)], [0] * 4, Setting(agents="auto"), ("mission", 0)) as team:
+            [home] = team._homes
+            return home.pool.plan
+
+    assert places().backend == "inline"
+    [kind] = lessons
+    lessons[kind] = Plan("process", 2, threads=2)
+    learned = places()
+    assert (learned.backend, learned.workers, learned.threads) == ("process", 2, 2)
+    assert lessons[kind].threads == 2

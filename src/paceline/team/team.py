@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.engine import Pool, Port, Trace
+from paceline.engine import Plan, Pool, Port, Trace
 from paceline.errors import NotSendable
 from paceline.team import modes
 from paceline.team.device import one_thread
@@ -44,7 +44,7 @@ class Setting:
 
 _AS_BEFORE = "where it was quickest the last time"
 _RELEARN = 16
-_lessons: dict[tuple[Any, ...], str] = {}  # kind of team → where auto has it, in this process
+_lessons: dict[tuple[Any, ...], Plan] = {}  # kind of team → where auto has it, in this process
 _played: dict[tuple[Any, ...], int] = {}
 
 
@@ -138,7 +138,7 @@ class Team:
         """Ends every pool."""
         for home in getattr(self, "_homes", ()):
             if home.mode == "auto":
-                _lessons[self._kind] = home.pool.plan.backend
+                _lessons[self._kind] = home.pool.plan
         self._stack.close()
 
     def __enter__(self) -> Team:
@@ -161,13 +161,16 @@ class Team:
 
     def _pool(self, mode: modes.Mode, mine: list[Recipe], setting: Setting) -> Pool:
         backend, workers = mode.backend, setting.workers
-        place = self._learned(mine, setting) if backend == "auto" else ""
+        learned = self._learned(mine, setting) if backend == "auto" else Plan(backend)
         if mode.workers:
             workers = len(mine) if mode.workers < 0 else mode.workers
+        if learned.threads > 1:  # they wait, many in each worker: that is what made it quick
+            workers = learned.workers
         pool = Pool(
             mine,
-            backend="process" if place == "process" else backend,
+            backend="process" if learned.backend == "process" else backend,
             workers=1 if backend == "inline" else workers,
+            threads=learned.threads,
             seed=setting.seed,
             keys=[recipe.key for recipe in mine],
             deterministic=[bool(recipe.chairs[0].player.declares("deterministic", True)) for recipe in mine],
@@ -175,20 +178,21 @@ class Team:
             failed_builds="keep",
             trace=self._trace,
         )
-        if place == "thread" and len(mine) > 1:
+        if backend == "auto" and learned.backend == "thread" and len(mine) > 1:
             # And not for good: if somebody draws there, auto must be able to leave.
             why = "they are not deterministic, so they ask somebody else, and wait" if _oracles(mine) else _AS_BEFORE
             pool.begin_on("thread", len(mine), why)
         return pool
 
-    def _learned(self, mine: list[Recipe], setting: Setting) -> str:
+    def _learned(self, mine: list[Recipe], setting: Setting) -> Plan:
         """Where auto begins: where it ended the last time with such a team, unless that should be found out anew."""
         if setting.call_deadline is not None:
-            return "process"  # there, and only there, a policy can be ended
+            return Plan("process")  # there, and only there, a policy can be ended
         if _oracles(mine):
-            return "thread"  # once they have answered they could not be moved any more
+            return Plan("thread")  # once they have answered they could not be moved any more
         _played[self._kind] = _played.get(self._kind, 0) + 1
-        return "" if _played[self._kind] % _RELEARN == 0 else _lessons.get(self._kind, "")
+        anew = _played[self._kind] % _RELEARN == 0
+        return Plan() if anew else _lessons.get(self._kind, Plan())
 
     def _mention_the_batchless(self, name: str, mine: list[Recipe]) -> None:
         for policy in dict.fromkeys(recipe.chairs[0].player.name for recipe in mine if not recipe.rows):
