@@ -135,7 +135,7 @@ def run(backend: str, kind: type, seconds: float, rounds: int) -> tuple[str, Pla
 
 @pytest.mark.parametrize(
     ("kind", "seconds", "rounds", "backend"),
-    [(Busy, 0.01, 24, "process"), (Sleepy, 0.01, 8, "thread"), (Busy, 0.0, 3000, "inline")],
+    [(Busy, 0.01, 40, "process"), (Sleepy, 0.01, 8, "thread"), (Busy, 0.0, 3000, "inline")],
 )
 def test_auto_goes_where_it_pays_and_the_result_is_the_same(
     kind: type, seconds: float, rounds: int, backend: str
@@ -333,3 +333,17 @@ def test_reads_between_calls_are_not_what_they_cost() -> None:
         assert measured.seconds >= 0.02
         assert (measured.members, measured.messages) == (2, 1)
         assert pilot._meter.clocked
+
+
+def test_rounds_that_nobody_has_ended_are_not_decided_on() -> None:
+    with Pool([partial(Busy, n, 0.02) for n in range(2)], backend="auto", workers=2) as pool:
+        pilot = pool._crew.pilot
+        assert pilot is not None
+        for _ in range(8):
+            pool.post("step", dict.fromkeys(range(2), (1.0,))).finish()
+        assert not pilot._meter.enough
+        handle = pool.post("step", dict.fromkeys(range(2), (1.0,)))
+        handle.finish()
+        pool.round_over(handle)
+        assert pilot._meter.enough
+        assert (pilot._measured().members, pilot._measured().messages) == (2, 1)

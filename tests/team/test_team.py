@@ -472,8 +472,9 @@ def test_auto_begins_where_it_ended_with_as_many_threads(monkeypatch: pytest.Mon
     monkeypatch.setattr(team_module, "_played", {})
     seats = [Seat(f"agent_{n}", n, spaces.Box(-1, 1, (2,)), spaces.Discrete(4), "mission") for n in range(4)]
 
-    def places() -> Plan:
-        with Team.seated(seats, [Player("counter", Counter)], [0] * 4, Setting(agents="auto"), ("mission", 0)) as team:
+    def places(workers: int | None = None) -> Plan:
+        setting = Setting(agents="auto", workers=workers)
+        with Team.seated(seats, [Player("counter", Counter)], [0] * 4, setting, ("mission", 0)) as team:
             [home] = team._homes
             return home.pool.plan
 
@@ -483,3 +484,4 @@ def test_auto_begins_where_it_ended_with_as_many_threads(monkeypatch: pytest.Mon
     learned = places()
     assert (learned.backend, learned.workers, learned.threads) == ("process", 2, 2)
     assert lessons[kind].threads == 2
+    assert places(workers=1).workers == 1

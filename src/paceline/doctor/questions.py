@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline.doctor.costs import Costs, duration, message_seconds
 from paceline.engine import Pool, budget, wire
-from paceline.engine.plan import Measured, choose
+from paceline.engine.plan import MOST_OWN, Measured, choose
 from paceline.errors import NotSendable, PacelineError
 from paceline.seeds import digest
 from paceline.testing.elsewhere import sendable
@@ -148,17 +148,19 @@ def waiting(costs: Costs) -> Finding:
 
 
 def plan(trial: Trial, costs: Costs) -> Finding:
-    """Which plan would auto choose for several of them? What fits into arrays goes through a port, as in `make_vec`."""
+    """Which plan would auto choose for several of them? What comes as numbers goes through a port, as in `make_vec`."""
     shown = trial.look.observation, trial.look.action
     sent = sendable(shown)
+    by_rows = _are_numbers(shown)
     measured = Measured(
         members=PLANNED,
         seconds=costs.step,
+        own=0.0 if by_rows else MOST_OWN,
         cpu_share=costs.cpu_share,
         message_bytes=sent.numbers.get("bytes", 0),
         sendable=trial.sendable.verdict == sent.verdict == "ok",
         touches_globals=bool(trial.look.watch.touched),
-        through_port=_are_numbers(shown),
+        through_port=by_rows,
     )
     choice = choose(measured, budget.current())
     workers = f"{choice.workers} worker{'s' if choice.workers > 1 else ''}"

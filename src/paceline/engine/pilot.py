@@ -79,9 +79,9 @@ class Pilot:
         self.plan = Plan(backend=backend, workers=workers, why=why)
         self.final = True
 
-    def begin_on(self, backend: str, workers: int, why: str) -> None:
+    def begin_on(self, backend: str, workers: int, why: str, threads: int = 1) -> None:
         """Goes where it is known to be quickest, without measuring."""
-        choice = Choice(backend, workers, why)
+        choice = Choice(backend, workers, why, threads=threads)
         self.plan = _planned(choice)
         self._move(choice)
         self.final = True
@@ -115,7 +115,7 @@ class Pilot:
         elif choice.pays(
             measured.round,
             spent,
-            members=measured.members,
+            members=len(self._crew.members),
             building=self.building,
             cold=not forkserver.is_running(),
             replays=choice.threads > 1 and not self._crew.moving.can_save(self._crew.members[0]),

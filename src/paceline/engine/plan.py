@@ -27,7 +27,9 @@ _WORTH = 1.2  # a place that promises less than this is not worth a move
 _CALL_MESSAGE = 150e-6  # a round of messages to process workers, until it has been measured
 _ANOTHER_MESSAGE = 60e-6  # if there is one for each call, say
 _RING = 15e-6  # a round through a port
-_MOST_OWN = 15e-6  # seconds of each call that are the caller's own, at most: what it thinks in between is not
+MOST_OWN = 15e-6
+"""Seconds of each call that are the caller's own, at most: what it thinks in between is not."""
+
 _THOUGHT = 4  # times the calls themselves: not so few that to be kept from a core now and then looks like it
 _THREAD_SWITCH = 60e-6
 _STARTING = {"process": 0.05, "thread": 0.0005}  # seconds that a new worker costs: start, rebuild, cold caches
@@ -165,8 +167,11 @@ class Choice:
             replays: Whether members cannot be saved.
         """
         cost = _STARTING.get(self.backend, _STARTING["process"]) * self.workers
+        going = members - self.own
         if self.backend == "process":
-            cost += (_MOVING + building) * (members - self.own) + (FIRST_PROCESS if cold else 0.0)
+            cost += _MOVING * going + building * ceil(going / self.workers) + (FIRST_PROCESS if cold else 0.0)
+        else:  # threads of one process build one after another
+            cost += building * going
         if self.threads > 1 and replays:  # waits included, one after another
             cost += spent / self.workers
         return spent * (1 - self.seconds / here) >= _SURELY * cost
@@ -362,12 +367,12 @@ class Meter:
         """Seconds of what is the caller's own: all but the calls, unless that is so much that it is something else."""
         if self.through_port:
             return 0.0
-        return min(_MOST_OWN * self._calls, max(0.0, self._wall - self._handled_wall))
+        return min(MOST_OWN * self._calls, max(0.0, self._wall - self._handled_wall))
 
     @property
     def enough(self) -> bool:
         few_will_do = self.spent >= _LONG * MEASURE_SECONDS
-        return self.spent >= MEASURE_SECONDS and (self.rounds >= _MIN_ROUNDS or few_will_do)
+        return self.rounds > 0 and self.spent >= MEASURE_SECONDS and (self.rounds >= _MIN_ROUNDS or few_will_do)
 
     @property
     def seconds_per_call(self) -> float:
@@ -382,14 +387,15 @@ class Meter:
     def measured(self, *, sendable: bool, touches_globals: bool) -> Measured:
         """What the rounds so far say."""
         calls = max(1, self._calls)
+        members = round(self._calls / max(1, self.rounds))
         wall, cpu = (self._handled_wall, self._handled_cpu) if self._handled else (self._wall, self._cpu)
         return Measured(
-            members=round(self._calls / max(1, self.rounds)),
+            members=members,
             seconds=self._elsewhere / (self._handled or calls),
             own=self._own / calls,
             cpu_share=min(1.0, cpu / max(wall, 1e-9)),
             message_bytes=self._bytes // max(1, self._calls),
-            messages=max(1, round(self._messages / max(1, self.rounds))),
+            messages=max(1, round(self._messages * members / max(1, self._handled))),
             sendable=sendable,
             touches_globals=touches_globals,
             through_port=self.through_port,

@@ -292,11 +292,11 @@ class Pool:
         """The plan in force, and why."""
         return self._asked if self._crew.pilot is None else self._crew.pilot.plan
 
-    def begin_on(self, backend: str, workers: int, why: str) -> None:
+    def begin_on(self, backend: str, workers: int, why: str, *, threads: int = 1) -> None:
         """Under auto: goes there at once, because it is known to be the place; it may still leave if it must."""
         pilot = self._open().pilot
         if pilot is not None:
-            pilot.begin_on(backend, workers, why)
+            pilot.begin_on(backend, workers, why, threads)
 
     def reconsider(self) -> None:
         """Under auto: measure and choose anew. A job calls this between episodes or at a full reset."""

@@ -164,13 +164,11 @@ class Team:
         learned = self._learned(mine, setting) if backend == "auto" else Plan(backend)
         if mode.workers:
             workers = len(mine) if mode.workers < 0 else mode.workers
-        if learned.threads > 1:  # they wait, many in each worker: that is what made it quick
-            workers = learned.workers
+        beside = backend == "auto" and (learned.backend == "thread" or learned.threads > 1)  # they wait
         pool = Pool(
             mine,
-            backend="process" if learned.backend == "process" else backend,
+            backend="process" if learned.backend == "process" and not beside else backend,
             workers=1 if backend == "inline" else workers,
-            threads=learned.threads,
             seed=setting.seed,
             keys=[recipe.key for recipe in mine],
             deterministic=[bool(recipe.chairs[0].player.declares("deterministic", True)) for recipe in mine],
@@ -178,10 +176,14 @@ class Team:
             failed_builds="keep",
             trace=self._trace,
         )
-        if backend == "auto" and learned.backend == "thread" and len(mine) > 1:
+        if beside and len(mine) > 1:
             # And not for good: if somebody draws there, auto must be able to leave.
             why = "they are not deterministic, so they ask somebody else, and wait" if _oracles(mine) else _AS_BEFORE
-            pool.begin_on("thread", len(mine), why)
+            if learned.threads > 1:
+                count = min(learned.workers or 1, setting.workers or len(mine))
+                pool.begin_on("process", count, why, threads=learned.threads)
+            else:
+                pool.begin_on("thread", len(mine), why)
         return pool
 
     def _learned(self, mine: list[Recipe], setting: Setting) -> Plan:
@@ -235,6 +237,7 @@ class _Home:
             failed.update(table.collect(answers, late))
         if self._handle is not None:
             self._handle.finish()
+            self.pool.round_over(self._handle)
             for number, outcome in self._handle.outcomes().items():
                 if outcome.error is not None:
                     failed[number] = outcome.error

@@ -210,6 +210,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         """Waits for the envs' messages. Whoever is interrupted here can come back: the envs step all the same."""
         try:
             told = self._told(self._waiting.wait())
+            self.pool.round_over(self._waiting)
         except Exception:
             self._waiting = None
             raise
