@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from paceline.engine.crew import Crew
 
 _LOOK_AGAIN = 0.1  # seconds
+_MOMENT = 5e-3
 
 
 class Hearing:
@@ -51,7 +52,7 @@ class Hearing:
         if here.busy:
             for slot in busy:
                 self._collect(slot)
-            self._collect(here, most=1)
+            self._work_here(here, alone=not busy)
             return True
         if not busy:
             return self._leave_threads()
@@ -71,6 +72,14 @@ class Hearing:
             self._crew.recovery.kill_the_overdue(busy)
         self._leave_threads()
         return True
+
+    def _work_here(self, here: Slot, alone: bool) -> None:
+        """Runs one request here; if nobody else is at work, as many as take a moment: whoever waits may have other
+        things to do, but to come back to it after each of them would take longer than many a call."""
+        end = perf_counter() + _MOMENT
+        self._collect(here, most=1)
+        while alone and here.busy and perf_counter() < end:
+            self._collect(here, most=1)
 
     def _leave_threads(self) -> bool:
         crew = self._crew
