@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -139,6 +141,56 @@ class Adds:
 
     def look(self) -> float:
         return self.total
+
+
+class Interrupting:
+    """Raises at the given line of the engine's or a member's code that is run while it is on."""
+
+    def __init__(self, line: int) -> None:
+        self.left = line
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.endswith(
+            ("engine/port.py", "engine/serving.py", "engine/journal.py", __file__)
+        ):
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self
+
+    def __enter__(self) -> None:
+        sys.settrace(self)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+
+def test_wherever_a_round_is_interrupted_it_was_for_all_or_for_none() -> None:
+    line, voided = 0, 0
+    while True:
+        with Pool([Adds] * 3, placement=[0, 0, 0], workers=2) as pool:
+            port = pool.port("row", *ORDER)
+            port.inputs["order"][:] = 1
+            for _ in range(5):
+                port.round()
+            try:
+                with Interrupting(line):
+                    port.round()
+                break  # it has fewer lines
+            except KeyboardInterrupt:
+                pass
+            pool.move([1, 0, 1])  # two of them are replayed, and have to come to the same
+            port.round()
+            totals = port.outputs["out"].tolist()
+            assert totals in ([6.0] * 3, [7.0] * 3)
+            voided += totals[0] == 6.0
+            assert pool.call("look") == dict(enumerate(totals))
+        line += 1
+    assert line > 50
+    assert voided > line - 12  # all but the lines after it has been written down
 
 
 def test_a_part_that_is_not_in_order_is_that_part(backend: str) -> None:

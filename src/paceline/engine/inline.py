@@ -38,6 +38,8 @@ class InlineWorker:
             max_message=settings.max_message,
             tell=lambda news: self._news.append(("news", news)),
         )
+        self.ports = self._host.ports
+        """By number, as they are served here: who waits in this process may run them without asking."""
 
     def send(self, request: Request, descriptor: int | None = None) -> None:
         self._requests.append(request)

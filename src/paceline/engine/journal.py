@@ -141,7 +141,7 @@ class PortLog:
         self._samples = [sample(array, len(array)) for array in self._outputs]
         self._last = [np.array(view) for view in self._samples]
         self._echoes = list(zip(self._last, self._samples, strict=True))
-        self._trusted = bytearray(len(places))  # whether _last holds what the item's last run gave
+        self._distrusted = set(range(len(places)))  # items of which _last does not hold what their last run gave
         self._all, self._none = bytes([1]) * len(places), bytes(len(places))
 
     def ring(self, asked: Array | None) -> None:
@@ -172,33 +172,35 @@ class PortLog:
         if items is None:
             for last, now in self._echoes:
                 last[...] = now
-            self._trusted[:] = self._all
-            self._now = self._now[0], self._none
+            if self._distrusted:
+                self._distrusted.clear()
+            self._now = self._now[0], self._none  # last: whoever is interrupted before it finds the ring open
             return
         for item in items:
             rows = _rows(self._places[item])
             for last, now in self._echoes:
                 last[rows] = now[rows]
-            self._trusted[item] = 1
+            self._distrusted.discard(item)
             self._close(item)
 
     def failed(self, item: int) -> None:
         """The item raised: what stands in its rows is nobody's promise."""
-        self._trusted[item] = 0
+        self._distrusted.add(item)
         self._close(item)
 
     def forget(self, item: int, *, but_last: bool = False) -> None:
         """Drops an item's past. A ring that has not been answered is not past."""
         steps = list(self._steps(item)) if but_last or self.is_open(item) else []
         self._begin[item] = int(steps[-1]) if steps else self._count
-        self._trusted[item] &= but_last
+        if not but_last:
+            self._distrusted.add(item)
 
     def withdraw(self, item: int) -> None:
         """The item's last ring never took place: it was given up."""
         steps = self._steps(item)
         if len(steps):
             self._asked[steps[-1], item] = 0
-        self._trusted[item] = 0
+        self._distrusted.add(item)
         self._close(item)
 
     def mark(self, item: int) -> tuple[int, bool]:
@@ -210,7 +212,7 @@ class PortLog:
         self._begin[item], is_open = mark
         count, open_ = self._now
         self._now = count, open_[:item] + bytes([is_open]) + open_[item + 1 :]
-        self._trusted[item] = 0
+        self._distrusted.add(item)
 
     def is_open(self, item: int) -> bool:
         """Whether the item has been rung and has not answered."""
@@ -232,7 +234,7 @@ class PortLog:
         blanks = [
             array[place].copy() if isinstance(place, slice) else np.array(array[place]) for array in self._outputs
         ]
-        expected = [np.array(last[_rows(place)]) for last in self._last] if self._trusted[item] else []
+        expected = [np.array(last[_rows(place)]) for last in self._last] if item not in self._distrusted else []
         return "port", self._method, len(steps), inputs, blanks, expected
 
     def _steps(self, item: int) -> Array:

@@ -149,6 +149,7 @@ class Port:
             self._check_open()
             self.book.check_idle(self.book.everyone)
         worker = self._worker_here()
+        self.answers.extras, self.answers.errors = {}, {}
         try:
             if worker is None:
                 self.post()
@@ -197,20 +198,36 @@ class Port:
 
     def _run_here(self, worker: Any) -> bool:
         """Asks and runs everybody. Returns whether that was all: they wrote their rows, and had nothing else to say."""
-        book, answers = self.book, self.answers
-        answers.extras, answers.errors = {}, {}
+        book = self.book
         try:
-            book.expect(book.everyone, True)  # if we are interrupted here, the round is void
             book.log.ring(None)
-            book.asked[:] = book.ones
-            worker.help()
-            with UNINTERRUPTED:
-                if not answers.take_plain():
-                    return False
-                self._count_round()
+            bound = worker.ports[self._number]
+            # Now and then the long way: there it is measured how many can be run at once, and journals are looked at.
+            said = bound.run_all() if (self._rounds + 1) % _ROUNDS_PER_LOOK else None
+            if said is None:
+                return self._ask_here(worker)
+            if said:
+                book.expect(book.everyone, True)
+                bound.publish_all(said)
+                return False
+            book.log.served(None)
+            self._rounds += 1
         except BaseException:
+            if book.log.is_open(0) and not book.outstanding:
+                book.expect(book.everyone, True)  # they may have begun: the round is void for all of them
             self._cancel(keep=False)
             raise
+        return True
+
+    def _ask_here(self, worker: Any) -> bool:
+        book = self.book
+        book.expect(book.everyone, True)
+        book.asked[:] = book.ones
+        worker.help()
+        with UNINTERRUPTED:
+            if not self.answers.take_plain():
+                return False
+            self._count_round()
         return True
 
     # -- the crew's side ------------------------------------------------------------------------------

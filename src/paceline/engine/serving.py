@@ -9,11 +9,14 @@ Where the host has a crowd of threads such items are run beside each other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import groupby
 from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from paceline.engine.generators import GENERATORS
 from paceline.engine.isolation import IN_FLIGHT, Stale
 from paceline.engine.rows import block_of
 from paceline.engine.seat import Result, Seat, ability
@@ -27,8 +30,8 @@ if TYPE_CHECKING:
 IDLE, READY, NEWS = range(3)
 """What a port says of an item: not done, done, done and there is a message about it."""
 
-Entry = tuple[int, Seat, Any, tuple[Any, ...]]
-"""(item, whose it is, what is called or None, what with: views of its rows)"""
+Entry = tuple[int, Seat, Callable[[], Any]]
+"""(item, whose it is, its method on its rows)"""
 
 _GROUP_SECONDS = 500e-6
 
@@ -66,7 +69,7 @@ class BoundPort:
         names = [name for name in arrays if name not in ("asked", "state")]
         self.refused: list[Result] = []  # items that could not be bound, and why
         self._items: list[Entry] = [
-            (item, seats[index], *bound)
+            (item, seats[index], bound)
             for index, (item, where) in rows.items()
             if (bound := self._try_to_bind(item, seats[index], _views(readable, names, where))) is not None
         ]
@@ -78,7 +81,7 @@ class BoundPort:
         for item, *_ in self._items:
             self._quiet[item] = 0
 
-    def _try_to_bind(self, item: int, seat: Seat, views: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
+    def _try_to_bind(self, item: int, seat: Seat, views: tuple[Any, ...]) -> Callable[[], Any] | None:
         """Like `_bound`; what one raises then is its own, and the others are bound."""
         try:
             return self._bound(seat, views)
@@ -86,14 +89,21 @@ class BoundPort:
             self.refused.append((item, *self._host.raised(seat, f"bind_{self._method}", error)[1:]))
             return None
 
-    def _bound(self, seat: Seat, views: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        """What is called for an item, and what with. A class that has `bind_<method>` is given its rows once."""
+    def _bound(self, seat: Seat, views: tuple[Any, ...]) -> Callable[[], Any]:
+        """What is called for an item. A class that has `bind_<method>` is given its rows once."""
         name = f"bind_{self._method}"
         if ability(type(seat.value), name) is None:
-            return ability(seat.value, self._method), views
+            method = ability(seat.value, self._method)
+            return partial(method, *views) if method is not None else partial(self._call_by_name, seat, views)
         self._host.begin(seat.index)
         # A read: to be bound once more, in another place, must not be a draw more.
-        return self._host.isolation.run(seat.streams, name, getattr(seat.value, name), views, False), ()
+        bound: Callable[[], Any]
+        bound = self._host.isolation.run(seat.streams, name, getattr(seat.value, name), views, False)
+        return bound
+
+    def _call_by_name(self, seat: Seat, views: tuple[Any, ...]) -> Any:
+        """For one that has no such method: it says so whenever it is asked."""
+        return getattr(seat.value, self._method)(*views)
 
     def ask(self, items: list[int]) -> None:
         """Marks items as asked, for a ring that came by message; the others are answered for elsewhere."""
@@ -112,7 +122,7 @@ class BoundPort:
 
     def distrust(self, seat: Seat) -> None:
         """The member has been seen to draw, in another call: from now on it is swapped here too."""
-        for item, other, _, _ in self._items:
+        for item, other, _ in self._items:
             if other is seat:
                 self._quiet[item] = 0
 
@@ -125,6 +135,35 @@ class BoundPort:
             self._serve_group(entries)
         else:
             self._serve_watched(entries)
+
+    def run_all(self) -> dict[int, Any] | None:
+        """Runs everybody at once for a caller who waits in this very thread: nobody looks at marks meanwhile. Hot.
+
+        Returns:
+            What was said beside the rows, for `publish_all`; None: nobody has been run, they have to be asked.
+        """
+        host, items = self._host, self._items
+        if len(items) > self._group_size or 0 in self._quiet or host.crowd is not None:
+            return None
+        before = host.isolation.watch()
+        said: dict[int, Any] = {}
+        for item, seat, call in items:
+            host.current = seat.index
+            try:
+                result = call()
+            except BaseException as error:
+                result = _Raised(error)
+            if result is not None:
+                said[item] = result
+                if type(result) is _Raised and host.interrupted_by(result.error):
+                    break
+        if GENERATORS.peek() != before and not host.isolation.quiet_since(before):
+            self._disown(items, said)
+        return said
+
+    def publish_all(self, said: dict[int, Any]) -> None:
+        """Says that everybody is done, and what came of them."""
+        self._publish(self._items, said)
 
     def _serve_mixed(self, entries: list[Entry]) -> None:
         for quiet, some in groupby(entries, lambda entry: self._quiet[entry[0]]):
@@ -162,13 +201,13 @@ class BoundPort:
         host.begin(group[0][1].index)
         said: dict[int, Any] = {}  # item → what was returned beside the rows, or raised
         start = perf_counter()
-        for item, seat, function, views in group:
+        for item, seat, call in group:
             if host.retired:
                 return
             asked[item] = 0  # it has begun: if this process dies now, main knows in whose hands
             host.current = seat.index
             try:
-                result = function(*views)
+                result = call()
             except BaseException as error:
                 result = said[item] = _Raised(error)
                 if host.interrupted_by(error):
@@ -189,9 +228,7 @@ class BoundPort:
         SEEDINGS.watch()
         before, seedings = host.isolation.watch(), SEEDINGS.count
         said: dict[int, Any] = {}
-        crowd.run(
-            lambda entry: self._run_beside(entry, said), entries, [seat.streams.thread for _, seat, _, _ in entries]
-        )
+        crowd.run(lambda entry: self._run_beside(entry, said), entries, [seat.streams.thread for _, seat, _ in entries])
         if SEEDINGS.count != seedings or not host.isolation.quiet_since(before):
             crowd.together = False
             self._disown(entries, said)
@@ -199,14 +236,14 @@ class BoundPort:
 
     def _run_beside(self, entry: Entry, said: dict[int, Any]) -> None:
         """Runs one of several that are under way at once."""
-        item, seat, function, views = entry
+        item, seat, call = entry
         host = self._host
         IN_FLIGHT[get_ident()] = seat.index
         self._asked[item] = 0
         host.begin(seat.index)  # for each: the deadline is that of a call, however many take their turn on a thread
         start = perf_counter()
         try:
-            result = seat.streams.context.run(function, *views)
+            result = seat.streams.context.run(call)
         except BaseException as error:
             result = _Raised(error)
         host.span(self._method, seat.index, start)
@@ -229,7 +266,7 @@ class BoundPort:
         if not said and group is self._items and self._block is not None:
             self._state[self._block] = self._all_ready
         else:
-            for item, seat, _, _ in group:
+            for item, seat, _ in group:
                 if item in said:
                     self._report(item, self._told(seat, said[item]))
                 else:
@@ -248,7 +285,7 @@ class BoundPort:
                 if not (type(result) is _Raised and self._host.interrupted_by(result.error)):
                     said[item] = _Raised(error)
 
-    def _serve_swapped(self, item: int, seat: Seat, function: Any, views: tuple[Any, ...]) -> None:
+    def _serve_swapped(self, item: int, seat: Seat, call: Callable[[], Any]) -> None:
         host, method = self._host, self._method
         if host.retired:
             return
@@ -259,7 +296,7 @@ class BoundPort:
         try:
             if seat.stale or seat.error is not None:
                 raise seat.error or Stale
-            result = host.isolation.run(seat.streams, method, function or getattr(seat.value, method), views)
+            result = host.isolation.run(seat.streams, method, call, ())
         except BaseException as error:
             result = _Raised(error)
         host.span(method, seat.index, start)

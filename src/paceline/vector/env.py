@@ -23,7 +23,7 @@ from paceline.seeds import seed_of
 from paceline.vector.agreeing import agreed
 from paceline.vector.arguments import Recipe, chosen_envs, is_whole, masked_envs, seed_each, task_each
 from paceline.vector.arrivals import Arrivals
-from paceline.vector.infos import TAIL, InfoReader, Schema
+from paceline.vector.infos import TAIL, InfoReader, Schema, columns
 from paceline.vector.instance import Instance, Rules
 from paceline.vector.leaves import Array, Writer, assembled, leaves
 
@@ -109,7 +109,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self._port = self.pool.port("step_rows", inputs, outputs)
         self._out, self._tails = self._port.outputs, self._port.outputs["tail"]
         self._views = assembled(self.single_observation_space, {leaf.path: self._out[leaf.name] for leaf in self._seen})
-        self._columns = self._tails[:, 0], self._tails[:, 1], self._tails[:, 2]
+        self._columns = columns(self._tails)
         self._infos = InfoReader(self._tails, self._schema, self._add_info)
         if len(self._actions) == 1 and not self._actions[0].path:
             self._acts = self._port.inputs[self._actions[0].name]
@@ -160,7 +160,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         if not self._by_rows:
             self.step_async(actions)
             return self.step_wait()
-        if self._port.outstanding:
+        if self._port.book.outstanding:
             self._check_idle(range(self.num_envs))
         if self._arrivals.envs:
             self._arrivals.check_fetched()
@@ -220,8 +220,9 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
     def _outcome(self, envs: list[int]) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         infos = self._infos.read(envs, self._port.extras)
         rewards, ended, cut = self._columns
-        kept = rewards.copy() if self.copy else rewards
-        return self._reads(), kept, ended.astype(np.bool_), cut.astype(np.bool_), infos
+        if self.copy:
+            return self._reads(), rewards.copy(), ended.copy(), cut.copy(), infos
+        return self._views, rewards, ended, cut, infos
 
     def send(self, actions: Any, envs: Iterable[int] | None = None) -> None:
         """Asks some envs to step, with an action each in that order; `recv` gives whoever is ready."""
@@ -259,11 +260,11 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         except KeyboardInterrupt:
             self._arrivals.put_back(envs, extras)
             raise
-        tails = self._tails[chosen]
         seen = assembled(
             self.single_observation_space, {leaf.path: self._out[leaf.name][chosen] for leaf in self._seen}
         )
-        return seen, tails[:, 0], tails[:, 1] != 0, tails[:, 2] != 0, infos, chosen
+        rewards, ended, cut = columns(self._tails[chosen])
+        return seen, rewards, ended, cut, infos, chosen
 
     def render(self) -> tuple[Any, ...]:
         """What every env draws."""

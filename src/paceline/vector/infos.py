@@ -15,7 +15,8 @@ Array = np.ndarray[Any, Any]
 Schema = tuple[tuple[str, type], ...]
 
 HEAD, CELLS = 4, 24
-"""The tail of an env's rows: reward, two flags and the number of a schema; then the numbers of its info."""
+"""The tail of an env's rows, eight bytes each: reward, two flags (in their first byte) and the number of a schema; then
+the numbers of its info."""
 
 TAIL = HEAD + CELLS
 
@@ -25,6 +26,12 @@ SENT = -1
 _WHOLE = (int, bool, np.int64, np.int32, np.int16, np.int8, np.uint8, np.uint16, np.uint32)
 _BROKEN = (float, np.float64, np.float32, np.float16)
 _LIMIT = 1 << 63
+
+
+def columns(tails: Array) -> tuple[Array, Array, Array]:
+    """Rewards, and the two flags, of all envs: views."""
+    flags = tails.view(np.bool_)
+    return tails[:, 0], flags[:, 8], flags[:, 16]
 
 
 class NewSchema(NamedTuple):

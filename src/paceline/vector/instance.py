@@ -55,13 +55,14 @@ class Rows:
         self.cells = self.tail[HEAD:]
         self.numbers: Any = self.tail.data
         self._whole: Any = self.tail.view(np.int64).data
+        self._flags: Any = self.tail[1:3].view(np.bool_).data
         self.schema = SENT  # what stands there is of nobody's knowing: it is cleared by whoever writes first
         self.uneventful = False  # whether flags and schema say that nothing has happened
 
     def put(self, reward: Any, ended: bool, cut: bool) -> None:
         """Writes reward and flags."""
         self.put_reward(reward)
-        self.numbers[1], self.numbers[2] = ended, cut
+        self._flags[0], self._flags[8] = ended, cut
         self.uneventful = False
 
     def put_reward(self, reward: Any) -> None:
@@ -79,14 +80,14 @@ class Rows:
 
     def end(self, ended: bool, cut: bool) -> None:
         """Says that the episode has ended, and nothing else."""
-        self.numbers[1], self.numbers[2] = bool(ended), bool(cut)
+        self._flags[0], self._flags[8] = bool(ended), bool(cut)
         if self.schema:
             self.set_schema(0, 0)
         self.uneventful = False
 
     def calm_down(self) -> None:
         """Says that nothing has happened; most steps follow one that said so too."""
-        self.numbers[1] = self.numbers[2] = 0.0
+        self._flags[0] = self._flags[8] = False
         if self.schema:
             self.set_schema(0, 0)
         self.uneventful = True
