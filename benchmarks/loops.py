@@ -12,7 +12,7 @@ from typing import Any
 
 from paceline.catalog.text_envs import find_text_env
 from paceline.groups.member import Begun, Member
-from paceline.groups.trajectory import Said, Trajectory, Turned
+from paceline.groups.trajectory import Trajectory, Turned
 
 Order = tuple[str, dict[str, Any], int]
 """(kind, its options, seed) of an environment."""
@@ -101,7 +101,7 @@ class _Manager:
     def step(self, inputs: Sequence[Mapping[str, Any]]) -> None:
         futures = [self.submit(given) for given in inputs]
         for given, future in zip(inputs, futures, strict=True):
-            said = Said(given["actions"], given["llm_response"], given["llm_raw_response"])
+            said = given["actions"], given["llm_response"], given["llm_raw_response"]
             self._caches[given["env_id"]].take(self.turned(future), said, -0.1)
 
     def submit(self, given: Mapping[str, Any]) -> Future[Any]:

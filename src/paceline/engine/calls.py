@@ -177,7 +177,7 @@ class Handle:
         result = self._results[member]
         if result[1] == ERROR:
             return Outcome(None, _noted(as_error(result[2]), self._notes.get(member, "")))
-        return Outcome(wire.unpack(result[2]))
+        return tuple.__new__(Outcome, (wire.unpack(result[2]), None))  # as Outcome(…), which takes thrice as long
 
     def first_error(self, among: set[int] | None = None) -> BaseException:
         """The lowest member's exception; the others hang on it as notes."""

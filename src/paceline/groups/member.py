@@ -109,8 +109,8 @@ class Member:
         if lookup != self._names:  # one that is set at the reset, or never changes
             self._names = dict(lookup)
             self._numbers = {name.lower(): number for number, name in lookup.items()}
-        words = [action.lower() for action in actions]
-        return [self._numbers[word] for word in words if word in self._numbers]
+        numbers = self._numbers
+        return [numbers[word] for action in actions if (word := action.lower()) in numbers]
 
     # -- looking ---------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +23,8 @@ Turned = tuple[Any, list[Any], int, float, dict[str, Any], bool, bool, Failure |
 whether it was over before (then nothing was done), and what the environment raised in the middle of it."""
 
 
-class Said(NamedTuple):
-    """What an agent answered in one turn: its actions, and the words that they were found in."""
-
-    actions: Sequence[str]
-    response: str = ""
-    raw_response: str = ""
+Said = tuple[Sequence[str], str, str]
+"""What an agent answered in one turn: its actions, and the words that they were found in, cleaned and raw."""
 
 
 @dataclass
@@ -100,7 +96,7 @@ class Trajectory:
         if late or status.terminated:
             status.late += 1
             return
-        if valid != len(said.actions) or not valid:
+        if valid != len(said[0]) or not valid:
             self.cache["penalty"] += penalty
         last = self._close_turn(said, executed, reward, info if valid else {**info, "manager_invalid_action": True})
         self._show(last if state is None else state)

@@ -64,11 +64,18 @@ def ticket_of(given: Mapping[str, Any], trajectories: Sequence[Trajectory]) -> T
     number = env_id if type(env_id) is int else whole(env_id)
     if number is None or not 0 <= number < len(trajectories):
         raise BadInput(f"env_id is {env_id!r}; there are environments 0 to {len(trajectories) - 1}")
-    if not isinstance(actions, list | tuple) or [action for action in actions if not isinstance(action, str)]:
+    if not (isinstance(actions, list | tuple) and _are_strings(actions)):
         raise BadInput(f"the actions of environment {number} are {actions!r:.60}; give a list of strings")
     response = given.get("llm_response", "")
     # A tuple of its own: the caller may use the list again while the turn is on its way.
-    return Ticket(trajectories[number], Said((*actions,), response, given.get("llm_raw_response", response)))
+    return Ticket(trajectories[number], ((*actions,), response, given.get("llm_raw_response", response)))
+
+
+def _are_strings(actions: Sequence[Any]) -> bool:
+    for action in actions:  # nearly always one: to set a comprehension up takes longer
+        if type(action) is not str and not isinstance(action, str):
+            return False
+    return True
 
 
 def check_straggling(quorum: float | None, deadline: float | None, late: str = "wait") -> None:
@@ -102,7 +109,7 @@ class Turns:
     def post(self, tickets: Sequence[Ticket], *, apart: bool = False) -> None:
         """Sends tickets on their way: an environment that is named again gets its second turn in a second message."""
         for part in self._parts(tickets):
-            calls = {ticket.env_id: (ticket.said.actions,) for ticket in part}
+            calls = {ticket.trajectory.env_id: (ticket.said[0],) for ticket in part}
             handle = self._pool.post("turn", calls, apart=apart)
             for ticket in part:
                 ticket.handle = handle

@@ -131,7 +131,8 @@ class Sokoban:
     def __init__(self, config: Mapping[str, Any] | SokobanConfig | None = None) -> None:
         self.config = SokobanConfig.read(config, "sokoban")
         self.action_lookup: Mapping[int, str] = self.config.action_lookup
-        self._symbols = self.config.symbols
+        symbols = self.config.symbols
+        self._symbols = "".join(symbols) if max(map(len, symbols)) == 1 else symbols
         self._shown: str | None = None  # what render() gave, until something moves
         self._enter(b"", 0, 0)
 
@@ -167,17 +168,20 @@ class Sokoban:
             BadInput: it has not been reset.
         """
         if self.over:
-            return self.render(), 0.0, True, self._info(False, False)
-        move = self._moves.get(find(action, self.action_lookup))
+            info = {"action_is_effective": False, "action_is_valid": False, "success": self.success}
+            return self.render(), 0.0, True, info
+        move = self._moves.get(action if type(action) is int else find(action, self.action_lookup))
         before, reward = self._placed, STEP
         moved = move is not None and self._go(move)
         self._steps += 1
         if moved:
             self._shown = None
+        solved = self._placed == self._boxes
         if self._placed != before:
             reward += PLACED if self._placed > before else -PLACED
-            reward += SOLVED if self.success else 0.0
-        return self.render(), reward, self.over, self._info(move is not None, moved)
+            reward += SOLVED if solved else 0.0
+        info = {"action_is_effective": moved, "action_is_valid": move is not None, "success": solved}
+        return self.render(), reward, solved or self._steps >= self.config.max_steps, info
 
     @property
     def success(self) -> bool:
@@ -260,6 +264,3 @@ class Sokoban:
         self._placed += (cells[onto] == TARGET) - (cells[box] == BOX_ON_TARGET)
         cells[onto] = _BOX_IN[cells[onto]]
         cells[box] = _LEFT[cells[box]]
-
-    def _info(self, valid: bool, effective: bool) -> dict[str, Any]:
-        return {"action_is_effective": effective, "action_is_valid": valid, "success": self.success}

@@ -44,7 +44,7 @@ _SPOT = re.compile(r"\((\d{1,3}), (\d{1,3})\)")
 
 def grid(cells: Sequence[int], columns: int, symbols: Sequence[str] = SYMBOLS) -> str:
     """A line per row, a symbol per cell."""
-    starts, alphabet = range(0, len(cells), columns), "".join(symbols)
+    starts, alphabet = range(0, len(cells), columns), symbols if type(symbols) is str else "".join(symbols)
     if len(alphabet) == len(symbols):  # a character each, as usual: cells are read as an encoding of them
         text, _ = codecs.charmap_decode(bytes(cells), "strict", alphabet)
         return "\n".join([text[start : start + columns] for start in starts])
