@@ -200,7 +200,10 @@ class Host:
     # -- calls ----------------------------------------------------------------------------------------
 
     def _on_call(self, method: str, record: bool, items: list[tuple[int, wire.Packed]]) -> list[Result]:
-        return [self._call(self._seats[index], method, record, packed) for index, packed in items]
+        if len(items) == 1:
+            return [self._call(self._seats[items[0][0]], method, record, items[0][1])]
+        with self.isolation.undisturbed():
+            return [self._call(self._seats[index], method, record, packed) for index, packed in items]
 
     def _call(self, seat: Seat, method: str, record: bool, packed: wire.Packed) -> Result:
         index = seat.index
@@ -210,17 +213,18 @@ class Host:
             return self.mishap(seat, method, seat.error)
         self.begin(index)
         start = perf_counter() if self.traced else 0.0
-        prior = seat.streams.drawn()
+        streams = seat.streams
+        prior = streams.drawn() if streams.isolated else None
         try:
             # Here the packed arguments are the journal's own: a member gets a copy that it may change.
             args = wire.fresh(packed) if self._here else wire.unpack(packed)
-            answer = self.isolation.run(seat.streams, method, getattr(seat.value, method), args, record)
+            answer = self.isolation.run(streams, method, getattr(seat.value, method), args, record)
         except BaseException as error:
             return self.mishap(seat, method, error)
         finally:
             if self.traced:
                 self.span(method, index, start)
-        if seat.streams.isolated:
+        if streams.isolated:
             for port in self.ports.values():
                 port.distrust(seat)
         return self.success(seat, answer, record, prior)

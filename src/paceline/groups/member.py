@@ -68,14 +68,15 @@ class Member:
         reward, done, state, failure = 0.0, False, None, None  # type: float, bool, Any, Failure | None
         try:
             for action in valid[: self._most - self._used]:
-                _, gained, done, told = self._step(action)
+                gained, done, told = self._step(action)
                 executed.append(action)
                 reward += gained
                 raw = info["raw_reward"]
                 if "raw_reward" in told:
                     raw += _number(told["raw_reward"])
                     self._tells_raw = True
-                info.update(told, raw_reward=raw)
+                info.update(told)
+                info["raw_reward"] = raw
                 if done:
                     break
             state = self._env.render()
@@ -92,15 +93,16 @@ class Member:
             raise error
         return failure_of(error, step)
 
-    def _step(self, action: Any) -> tuple[Any, float, bool, Mapping[str, Any]]:
+    def _step(self, action: Any) -> tuple[float, bool, Mapping[str, Any]]:
+        """Reward, whether it is done, and what else there is to know."""
         answer = self._env.step(action)
-        if not isinstance(answer, tuple) or len(answer) != 4 or not _is_mapping(answer[3]):
+        if not isinstance(answer, tuple) or len(answer) != 4 or not isinstance(answer[3], (dict, Mapping)):
             raise BadInput(f"{self._tag}: step() of {type(self._env).__name__} gave {_mistake(answer)}")
-        state, reward, done, info = answer
+        _, reward, done, info = answer
         if not _is_finite(reward):
             name = type(self._env).__name__
             raise BadInput(f"{self._tag}: step({action!r:.60}) of {name} gave a reward of {reward!r:.60}")
-        return state, float(reward), bool(done), info
+        return float(reward), bool(done), info
 
     def _valid(self, actions: Sequence[str]) -> list[Any]:
         lookup = lookup_of(self._env)
@@ -136,10 +138,6 @@ class Member:
     def _resume(self, state: Any) -> None:
         self._used, self._over, self._tells_raw, inner = state
         self._env.restore(inner)
-
-
-def _is_mapping(value: Any) -> bool:
-    return type(value) is dict or isinstance(value, Mapping)  # the usual first: an ABC's check is slow
 
 
 def _is_finite(value: Any) -> bool:

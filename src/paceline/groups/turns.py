@@ -64,7 +64,7 @@ def ticket_of(given: Mapping[str, Any], trajectories: Sequence[Trajectory]) -> T
     number = env_id if type(env_id) is int else whole(env_id)
     if number is None or not 0 <= number < len(trajectories):
         raise BadInput(f"env_id is {env_id!r}; there are environments 0 to {len(trajectories) - 1}")
-    if not (isinstance(actions, list | tuple) and _are_strings(actions)):
+    if not (isinstance(actions, (list, tuple)) and _are_strings(actions)):  # not `list | tuple`: made at every turn
         raise BadInput(f"the actions of environment {number} are {actions!r:.60}; give a list of strings")
     response = given.get("llm_response", "")
     # A tuple of its own: the caller may use the list again while the turn is on its way.
@@ -72,8 +72,9 @@ def ticket_of(given: Mapping[str, Any], trajectories: Sequence[Trajectory]) -> T
 
 
 def _are_strings(actions: Sequence[Any]) -> bool:
-    for action in actions:  # nearly always one: to set a comprehension up takes longer
-        if type(action) is not str and not isinstance(action, str):
+    # Nearly always one, and a comprehension takes long to set up.
+    for action in actions:  # noqa: SIM110
+        if not isinstance(action, str):
             return False
     return True
 

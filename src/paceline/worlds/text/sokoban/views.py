@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
@@ -23,6 +24,7 @@ from paceline.worlds.picture import Scene, checkered
 WALL, FLOOR, TARGET, BOX_ON_TARGET, BOX, PLAYER, PLAYER_ON_TARGET = range(7)
 MEANINGS = ("wall", "empty", "target", "box on target", "box", "player", "player on target")
 SYMBOLS = ("#", "_", "O", "√", "X", "P", "S")
+_END = bytes([len(SYMBOLS)])  # of a row, where cells are read as an encoding
 LONGEST = 100_000
 """How many characters `read` looks at, at most: the largest room has far fewer."""
 WIDEST = 50
@@ -44,11 +46,18 @@ _SPOT = re.compile(r"\((\d{1,3}), (\d{1,3})\)")
 
 def grid(cells: Sequence[int], columns: int, symbols: Sequence[str] = SYMBOLS) -> str:
     """A line per row, a symbol per cell."""
-    starts, alphabet = range(0, len(cells), columns), symbols if type(symbols) is str else "".join(symbols)
+    alphabet = symbols if type(symbols) is str else "".join(symbols)
     if len(alphabet) == len(symbols):  # a character each, as usual: cells are read as an encoding of them
-        text, _ = codecs.charmap_decode(bytes(cells), "strict", alphabet)
-        return "\n".join([text[start : start + columns] for start in starts])
+        lines = _END.join(_rows(len(cells), columns).unpack(bytes(cells)))
+        return codecs.charmap_decode(lines, "strict", alphabet + "\n")[0]
+    starts = range(0, len(cells), columns)
     return "\n".join(["".join([symbols[cell] for cell in cells[start : start + columns]]) for start in starts])
+
+
+@lru_cache(maxsize=64)
+def _rows(count: int, columns: int) -> struct.Struct:
+    """Cuts cells into rows."""
+    return struct.Struct(f"{columns}s" * (count // columns))
 
 
 def coordinates(cells: Sequence[int], columns: int) -> str:
