@@ -149,7 +149,6 @@ class Port:
             self._check_open()
             self.book.check_idle(self.book.everyone)
         worker = self._worker_here()
-        self.answers.extras, self.answers.errors = {}, {}
         try:
             if worker is None:
                 self.post()
@@ -198,7 +197,9 @@ class Port:
 
     def _run_here(self, worker: Any) -> bool:
         """Asks and runs everybody. Returns whether that was all: they wrote their rows, and had nothing else to say."""
-        book = self.book
+        book, answers = self.book, self.answers
+        if answers.extras or answers.errors:
+            answers.extras, answers.errors = {}, {}
         try:
             book.log.ring(None)
             bound = worker.ports[self._number]

@@ -25,8 +25,8 @@ class Rows:
         self.arrays = self._shared.arrays if self._shared is not None else plain_arrays(self.layout)
         self.inputs: dict[str, Array] = {name: self.arrays[name] for name in inputs}
         self.outputs: dict[str, Array] = {name: self.arrays[name] for name in outputs}
-        written = sum(array.nbytes for array in (*self.inputs.values(), *self.outputs.values()))
-        self.bytes_each = written // max(1, len(members))
+        nbytes = sum(array.nbytes for array in (*self.inputs.values(), *self.outputs.values()))
+        self.bytes_each = nbytes // max(1, len(members))
         self.asked: memoryview = self.arrays["asked"].data
         self.state: memoryview = self.arrays["state"].data
 
