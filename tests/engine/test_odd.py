@@ -110,6 +110,24 @@ def test_who_hangs_while_it_is_bound_is_given_up(monkeypatch: pytest.MonkeyPatch
             port.wait()
 
 
+class BindsNothing:
+    """Is given its rows, and has nothing to give for them."""
+
+    def bind_step_row(self, a: np.ndarray, o: np.ndarray) -> object:
+        return None
+
+    def step_row(self, a: np.ndarray, o: np.ndarray) -> None:
+        o[...] = a
+
+
+def test_who_binds_nothing_is_told_so_at_every_round(backend: str) -> None:
+    with Pool([BindsNothing], backend=backend) as pool:
+        port = pool.port("step_row", *ONE)
+        for _ in range(3):
+            with pytest.raises(paceline.BadInput, match="it must give what step_row does"):
+                port.round()
+
+
 class Sleepy:
     """Takes its time for every row."""
 

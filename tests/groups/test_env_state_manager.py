@@ -52,6 +52,29 @@ def test_success_ends_a_trajectory_and_so_does_the_budget(plan: Any) -> None:
         assert manager.rollout_cache[1]["penalty"] == 0  # over the budget is not invalid
 
 
+class Menu(text_worlds.Ladder):
+    """Takes words, until somebody opens a menu."""
+
+    action_lookup = None  # type: ignore[assignment]
+
+    def step(self, action: Any) -> tuple[str, float, bool, dict[str, Any]]:
+        self.action_lookup = {1: "Soup", 2: "Bread"}
+        return super().step(1 if isinstance(action, str) else action)
+
+
+@PLACES
+def test_a_menu_may_appear_in_the_middle_of_an_episode(plan: Any) -> None:
+    settings = config({"Ladder": 1})
+    settings["custom_envs"]["Ladder"]["env_type"] = f"{__name__}:Menu"
+    with EnvStateManager(settings, plan=plan) as manager:
+        manager.reset(seed=1)
+        manager.step([said(0, "open it")])
+        manager.step([said(0, "soup", "nonsense")])
+        first, second, _ = manager.rollout_cache[0]["history"]
+        assert (first["actions"], second["actions"]) == (["open it"], [1])
+        assert manager.rollout_cache[0]["penalty"] == -0.1
+
+
 @PLACES
 def test_invalid_actions_cost_a_penalty(plan: Any) -> None:
     with EnvStateManager(config({"Ladder": 2}), plan=plan) as manager:

@@ -319,6 +319,31 @@ def test_without_copies_arrays_are_written_again(plan: Any) -> None:
         assert rewards.tolist() == again.tolist() != [7.0, 7.0]
 
 
+def test_flags_that_are_lent_are_not_to_be_written(plan: Any) -> None:
+    ours = make_vec([partial(Count, 0)] * 2, plan=plan, copy=False)
+    with ours.pool:
+        ours.reset(seed=0)
+        for _ in range(3):
+            _, _, ended, cut, _ = ours.step(np.zeros(2, int))
+            for flags in (ended, cut):
+                assert flags.dtype == np.bool_
+                with pytest.raises(ValueError, match="read-only"):
+                    flags[0] = True  # it would stay: an env that says nothing new writes nothing
+
+
+def test_what_is_received_is_the_callers_own(plan: Any) -> None:
+    ours = make_vec([partial(Count, 0)] * 2, plan=plan)
+    with ours.pool:
+        ours.reset(seed=0)
+        ours.send(np.zeros(2, int))
+        for array in ours.recv()[1:4]:
+            assert array.flags.owndata
+            array[:] = 1
+        ended, cut = ours.step(np.zeros(2, int))[2:4]
+        assert not ended.any()
+        assert not cut.any()
+
+
 def test_an_id_will_do() -> None:
     with make_vec("CartPole-v1", 3, plan=0, seed=1).pool as pool:
         assert len(pool.workers) == 1

@@ -20,6 +20,7 @@ from typing import Any
 from paceline.catalog.loading import load, load_entry_point
 from paceline.catalog.words import split
 from paceline.errors import BadInput
+from paceline.settings import Settings
 
 Factory = Callable[[Any], Any]
 GROUP = "paceline.text_envs"
@@ -131,7 +132,12 @@ def check_is_text_env(env: Any, name: str) -> None:
 def lookup_of(env: Any) -> Mapping[Any, str] | None:
     """Number → name of its actions: the environment's own, or its config's, as upstream keeps them; None: free text."""
     found: Mapping[Any, str] | None = getattr(env, "action_lookup", None)
-    return getattr(getattr(env, "config", None), "action_lookup", None) if found is None else found
+    if found is not None:
+        return found
+    config = getattr(env, "config", None)
+    if isinstance(config, Settings):  # whose `getattr` takes microseconds to say no
+        return vars(config).get("action_lookup")
+    return getattr(config, "action_lookup", None)
 
 
 def takes(reset: Callable[..., Any]) -> Callable[[str], bool]:

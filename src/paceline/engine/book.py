@@ -102,14 +102,14 @@ class Book:
 
     def expect(self, items: list[int], everyone: bool) -> None:
         """These are about to be asked."""
-        self.outstanding += len(items)
         if everyone:
             self.waiting[:] = self.ones
             self.state[:] = self.zeros
-            return
-        for item in items:
-            self.waiting[item] = 1
-            self.state[item] = IDLE
+        else:
+            for item in items:
+                self.waiting[item] = 1
+                self.state[item] = IDLE
+        self.outstanding += len(items)  # last: who is counted is marked
 
     def write_down(self, items: list[int], everyone: bool) -> None:
         """Takes into the log that these are asked to run on the inputs as they stand."""

@@ -200,10 +200,7 @@ class Host:
     # -- calls ----------------------------------------------------------------------------------------
 
     def _on_call(self, method: str, record: bool, items: list[tuple[int, wire.Packed]]) -> list[Result]:
-        if len(items) == 1:
-            return [self._call(self._seats[items[0][0]], method, record, items[0][1])]
-        with self.isolation.undisturbed():
-            return [self._call(self._seats[index], method, record, packed) for index, packed in items]
+        return [self._call(self._seats[index], method, record, packed) for index, packed in items]
 
     def _call(self, seat: Seat, method: str, record: bool, packed: wire.Packed) -> Result:
         index = seat.index

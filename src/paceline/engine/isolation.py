@@ -12,8 +12,7 @@ replayed with swapping on, and the call is made again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
 from contextvars import Context
 from functools import partial
 from typing import Any
@@ -68,7 +67,7 @@ class Swapping:
 
     def __init__(self, alone: bool = False, interruptible: bool = False, crowd: Crowd | None = None) -> None:
         self._crowd = crowd
-        self._always_alone = self._alone = alone  # nobody but members draws: what was seen after one call still holds
+        self._alone = alone  # nobody but members draws in this process: what was seen after one call still holds
         self._passing = KeyboardInterrupt if interruptible else ()  # Ctrl-C goes before: whoever it met is rebuilt
         self._outside: dict[str, Any] = {}
         self._outside_peek: tuple[object, ...] = ()
@@ -98,16 +97,6 @@ class Swapping:
         if GENERATORS.peek() != before and not self.quiet_since(before):
             self.disown()
         return answer
-
-    @contextmanager
-    def undisturbed(self) -> Iterator[None]:
-        """Calls one after another, with nobody but their members in between."""
-        self.watch()
-        self._alone = True
-        try:
-            yield
-        finally:
-            self._alone = self._always_alone
 
     def quiet_since(self, before: tuple[object, ...]) -> bool:
         """Whether nobody has drawn since."""
@@ -185,11 +174,6 @@ class Refusing:
             raise
         self._vouch(before)
         return answer
-
-    @staticmethod
-    def undisturbed() -> AbstractContextManager[None]:
-        """Others run beside them: each call is watched by itself."""
-        return nullcontext()
 
     def _vouch(self, before: tuple[object, ...]) -> None:
         if not self.quiet_since(before):

@@ -201,30 +201,27 @@ class Port:
         if answers.extras or answers.errors:
             answers.extras, answers.errors = {}, {}
         try:
+            book.waiting[:] = book.ones  # as `expect`: if we are interrupted from here on, the round is void
+            book.outstanding = len(book.members)
             book.log.ring(None)
-            bound = worker.ports[self._number]
             # Now and then the long way: there it is measured how many can be run at once, and journals are looked at.
-            said = bound.run_all() if (self._rounds + 1) % _ROUNDS_PER_LOOK else None
-            if said is None:
-                return self._ask_here(worker)
-            if said:
-                book.expect(book.everyone, True)
-                bound.publish_all(said)
-                return False
+            plain = worker.ports[self._number].run_all() if (self._rounds + 1) % _ROUNDS_PER_LOOK else None
+            if plain is None:
+                book.asked[:] = book.ones
+                worker.help()
+            if not plain:
+                return self._take_plain()
             book.log.served(None)
+            book.waiting[:] = book.zeros
+            book.outstanding = 0
             self._rounds += 1
         except BaseException:
-            if book.log.is_open(0) and not book.outstanding:
-                book.expect(book.everyone, True)  # they may have begun: the round is void for all of them
             self._cancel(keep=False)
             raise
         return True
 
-    def _ask_here(self, worker: Any) -> bool:
-        book = self.book
-        book.expect(book.everyone, True)
-        book.asked[:] = book.ones
-        worker.help()
+    def _take_plain(self) -> bool:
+        """Ends the round, if they wrote rows and nothing else."""
         with UNINTERRUPTED:
             if not self.answers.take_plain():
                 return False

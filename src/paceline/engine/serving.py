@@ -16,12 +16,12 @@ from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from paceline.engine.generators import GENERATORS
 from paceline.engine.isolation import IN_FLIGHT, Stale
 from paceline.engine.rows import block_of
 from paceline.engine.seat import Result, Seat, ability
 from paceline.engine.seeding import SEEDINGS
 from paceline.engine.wait import publish
+from paceline.errors import BadInput
 
 if TYPE_CHECKING:
     from paceline.engine.crowd import Crowd
@@ -76,7 +76,7 @@ class BoundPort:
         self._mine = {item for item, *_ in self._items}
         self._block = block_of([item for item, *_ in self._items])  # their marks, where these lie side by side
         self._all_asked, self._all_ready = bytes([1]) * len(self._items), bytes([READY]) * len(self._items)
-        self._group_size = 1  # as many as were run in half a millisecond the last time
+        self._group_size = 1  # as many as were run in half a millisecond when it was last measured
         self._quiet = bytearray([1]) * len(self._asked)  # items that may be run in groups, or are not ours
         for item, *_ in self._items:
             self._quiet[item] = 0
@@ -99,6 +99,8 @@ class BoundPort:
         # A read: to be bound once more, in another place, must not be a draw more.
         bound: Callable[[], Any]
         bound = self._host.isolation.run(seat.streams, name, getattr(seat.value, name), views, False)
+        if not callable(bound):
+            raise BadInput(f"{name}() of member {seat.index} gave {bound!r:.60}; it must give what {self._method} does")
         return bound
 
     def _call_by_name(self, seat: Seat, views: tuple[Any, ...]) -> Any:
@@ -136,34 +138,22 @@ class BoundPort:
         else:
             self._serve_watched(entries)
 
-    def run_all(self) -> dict[int, Any] | None:
-        """Runs everybody at once for a caller who waits in this very thread: nobody looks at marks meanwhile. Hot.
+    def run_all(self) -> bool | None:
+        """Runs everybody, without being asked, for a caller who waits in this very thread. Hot.
 
         Returns:
-            What was said beside the rows, for `publish_all`; None: nobody has been run, they have to be asked.
+            Whether they wrote their rows, and nothing else is to be said: then no marks say so, otherwise they do.
+            None: nobody has been run, because they are not known to be quick and quiet; they have to be asked.
         """
         host, items = self._host, self._items
         if len(items) > self._group_size or 0 in self._quiet or host.crowd is not None:
             return None
         before = host.isolation.watch()
-        said: dict[int, Any] = {}
-        for item, seat, call in items:
-            host.current = seat.index
-            try:
-                result = call()
-            except BaseException as error:
-                result = _Raised(error)
-            if result is not None:
-                said[item] = result
-                if type(result) is _Raised and host.interrupted_by(result.error):
-                    break
-        if GENERATORS.peek() != before and not host.isolation.quiet_since(before):
-            self._disown(items, said)
-        return said
-
-    def publish_all(self, said: dict[int, Any]) -> None:
-        """Says that everybody is done, and what came of them."""
-        self._publish(self._items, said)
+        said = self._run(items)
+        if not said and host.isolation.quiet_since(before):
+            return True
+        self._vouch(items, said, before)
+        return False
 
     def _serve_mixed(self, entries: list[Entry]) -> None:
         for quiet, some in groupby(entries, lambda entry: self._quiet[entry[0]]):
@@ -193,17 +183,29 @@ class BoundPort:
             self._serve_group(entries)
 
     def _serve_group(self, group: list[Entry]) -> None:
-        """Runs a group. Hot: what stands in the loop is paid for every env at every step."""
-        host, asked = self._host, self._asked
+        """Runs a group, and finds out how large the next should be."""
+        host = self._host
         if host.retired:
             return
         before = host.isolation.watch()
         host.begin(group[0][1].index)
-        said: dict[int, Any] = {}  # item → what was returned beside the rows, or raised
         start = perf_counter()
+        said = self._run(group)
+        took = perf_counter() - start
+        self._vouch(group, said, before)
+        self._group_size = 1 + int(_GROUP_SECONDS * len(group) / (took + 1e-9))
+
+    def _run(self, group: list[Entry]) -> dict[int, Any]:
+        """Runs a group, one after another. Hot: what stands in the loop is paid for every env at every step.
+
+        Returns:
+            Item → what was returned beside the rows, or raised.
+        """
+        host, asked = self._host, self._asked
+        said: dict[int, Any] = {}
         for item, seat, call in group:
             if host.retired:
-                return
+                break
             asked[item] = 0  # it has begun: if this process dies now, main knows in whose hands
             host.current = seat.index
             try:
@@ -214,9 +216,7 @@ class BoundPort:
                     break  # the others never begin: the round is void
             if result is not None:
                 said[item] = result
-        took = perf_counter() - start
-        self._vouch(group, said, before)
-        self._group_size = 1 + int(_GROUP_SECONDS * len(group) / (took + 1e-9))
+        return said
 
     def _serve_together(self, crowd: Crowd, entries: list[Entry]) -> None:
         """Runs items beside each other: while one waits, others go on. Nobody hears of one before all are done.

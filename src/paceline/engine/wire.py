@@ -44,23 +44,6 @@ def pack(value: Any) -> Packed:
     Raises:
         NotSendable: names the path to the part that cannot be pickled.
     """
-    try:
-        head = pickle.dumps(value, 5, buffer_callback=_within)
-        if _CLASS not in head or _MAIN not in head:  # as nearly always
-            return head
-    except Exception:  # there is something large in it; or a reducer raised, and will again
-        pass
-    return _packed_apart(value)
-
-
-def _within(buffer: pickle.PickleBuffer) -> bool:
-    """Keeps a small buffer in the pickle."""
-    if buffer.raw().nbytes >= _APART:
-        raise OverflowError  # nobody sees it: this try is given up
-    return True
-
-
-def _packed_apart(value: Any) -> Packed:
     buffers = _Apart()
     try:
         head = pickle.dumps(value, 5, buffer_callback=buffers)

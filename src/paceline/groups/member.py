@@ -34,7 +34,6 @@ class Member:
         self._most, self._tag = most, tag
         self._used, self._over = 0, True
         self._tells_raw = False  # whether the environment itself says raw_reward, in this episode
-        self._in_words = False  # whether actions are free text, in this episode
         self._names: dict[Any, str] = {}
         self._numbers: dict[str, Any] = {}
         check_is_text_env(self._env, tag)
@@ -57,7 +56,6 @@ class Member:
         self._used, self._over, self._tells_raw = 0, False, False
         self._env.reset(**{name: value for name, value in offered.items() if self._takes(name)})
         names = lookup_of(self._env)
-        self._in_words = names is None
         return Anew(Begun(self._env.render(), () if names is None else tuple(names.values())))
 
     def turn(self, actions: Sequence[str]) -> Turned:
@@ -107,7 +105,7 @@ class Member:
         return float(reward), bool(done), info
 
     def _valid(self, actions: Sequence[str]) -> list[Any]:
-        lookup = None if self._in_words else lookup_of(self._env)
+        lookup = lookup_of(self._env)
         if lookup is None:
             return list(actions)
         if lookup != self._names:  # one that is set at the reset, or never changes
@@ -135,10 +133,10 @@ class Member:
             close()
 
     def _save(self) -> Any:
-        return self._used, self._over, self._tells_raw, self._in_words, self._env.snapshot()
+        return self._used, self._over, self._tells_raw, self._env.snapshot()
 
     def _resume(self, state: Any) -> None:
-        self._used, self._over, self._tells_raw, self._in_words, inner = state
+        self._used, self._over, self._tells_raw, inner = state
         self._env.restore(inner)
 
 

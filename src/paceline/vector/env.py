@@ -110,6 +110,8 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self._out, self._tails = self._port.outputs, self._port.outputs["tail"]
         self._views = assembled(self.single_observation_space, {leaf.path: self._out[leaf.name] for leaf in self._seen})
         self._columns = columns(self._tails)
+        for flags in self._columns[1:]:  # lent, they may be looked at: an env writes them only when they change
+            flags.flags.writeable = False
         self._infos = InfoReader(self._tails, self._schema, self._add_info)
         if len(self._actions) == 1 and not self._actions[0].path:
             self._acts = self._port.inputs[self._actions[0].name]
@@ -263,7 +265,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         seen = assembled(
             self.single_observation_space, {leaf.path: self._out[leaf.name][chosen] for leaf in self._seen}
         )
-        rewards, ended, cut = columns(self._tails[chosen])
+        rewards, ended, cut = (column.copy() for column in columns(self._tails[chosen]))
         return seen, rewards, ended, cut, infos, chosen
 
     def render(self) -> tuple[Any, ...]:
@@ -351,7 +353,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
                 raise BadInput(f"env {env} has been sent to and not been received: recv() first")
 
     def _put(self, actions: Any, chosen: list[int] | None) -> None:
-        usual = chosen is None and type(actions) is np.ndarray and actions.dtype == self._dtype
+        usual = chosen is None and type(actions) is np.ndarray and actions.dtype is self._dtype
         if usual and actions.shape == self._shape:
             self._acts[...] = actions
             return
