@@ -74,7 +74,9 @@ class Records:
 
 def _check_same(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any], resume: bool) -> None:
     if not resume:
-        raise BadInput(f"{path} holds the results of a run; continue it with resume, or give another directory")
+        raise BadInput(
+            f"{path} holds the results of a run; continue it with resume (--resume {path}), or give another directory"
+        )
     if known.get("identity") != _as_json(asked["identity"]):
         raise BadInput(
             f"{path} holds another run: {_difference(known.get('identity', {}), asked['identity'])}; ask for the same "

@@ -344,6 +344,8 @@ def test_where_the_time_went_is_written(desk: Path, tmp_path: Path) -> None:
     [
         (("-m", "forrage"), "there is no mission 'forrage'; close to it: forage"),
         (("-p", "gredy"), "there is no policy 'gredy'; close to it: greedy"),
+        (("-p", "nobody.py"), "nobody.py is a file: say which policy in it, as nobody.py:policy"),
+        (("-m", "nothing.py"), "nothing.py is a file: say which factory in it, as nothing.py:factory"),
         (("-m", "forage,agents=1"), "agents=1"),
         (("-m", "gym:CartPole-v1"), "greedy"),
         (("-j", "many"), "--jobs many: give a number of workers, 0 (here), or auto"),

@@ -96,12 +96,22 @@ def test_a_run_goes_on_with_what_it_was_begun_with(tmp_path: Path) -> None:
     (tmp_path / "there" / "a" / "trajectories.jsonl").write_text(kept[0])
     told = json.loads(run("rollout", "--resume", "there/a", "--json", cwd=tmp_path).stdout)
     assert (told["digest"], told["identity"]) == (whole["digest"], whole["identity"])
+    (tmp_path / "there" / "a" / "trajectories.jsonl").write_text(kept[0])
+    told = json.loads(run("rollout", "there/config.yaml", "--resume", "there/a", "--json", cwd=tmp_path).stdout)
+    assert (told["digest"], told["identity"]) == (whole["digest"], whole["identity"])
     refused = run("rollout", "--resume", "there/a", "--policy", "random", cwd=tmp_path, code=2).stderr
     assert "there policy is 'mine.py:says,kw.word=Down', and here 'random'" in refused
     assert "CONFIG.yaml, or --resume DIR" in run("rollout", "--policy", "random", cwd=tmp_path, code=2).stderr
     path = tmp_path / "there" / "a" / "plan.json"
     path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key != "command"}))
     assert "does not say how it was begun" in run("rollout", "--resume", "there/a", cwd=tmp_path, code=2).stderr
+
+
+def test_a_policy_is_the_same_by_all_its_names(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config({"SimpleSokoban": 1})))
+    words = ("rollout", "config.yaml", "--max-turns", "1", "--json", "--policy")
+    whole = json.loads(run(*words, "expert", "--out", "a", cwd=tmp_path).stdout)
+    assert json.loads(run(*words, "bfs", "--resume", "a", cwd=tmp_path).stdout)["digest"] == whole["digest"]
 
 
 def begun(tmp_path: Path, *words: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pytest
 import paceline
 from paceline import BadInput, Budget, Plan, Pool
 from paceline.engine import budget, forkserver
+from paceline.engine import plan as plan_module
 from paceline.engine.plan import Measured, Meter, choose
 
 TWO = Budget(slots=2, memory=1 << 34)
@@ -186,6 +187,54 @@ def test_auto_comes_back_when_the_clock_says_so(tmp_path: object) -> None:
         assert pool.plan.backend == "inline"
         assert "back here" in pool.plan.why
         assert [event.kind for event in pool.events].count("moved") == 2
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, rounds: list[float]) -> Meter:
+    """A meter that has seen rounds of two calls, so many seconds each."""
+    now, meter = 0.0, Meter()
+    with monkeypatch.context() as patch:
+        patch.setattr(plan_module, "perf_counter", lambda: now)
+        for seconds in rounds:
+            meter.begin()
+            now += seconds
+            meter.end(2)
+    return meter
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "comes_back"),
+    [
+        ([0.02] * 5, [0.01] * 5, False),
+        ([0.02] * 5, [0.03] * 5, True),
+        (
+            [0.02, 0.02, 0.02, 0.02, 0.1],
+            [0.02, 0.02, 0.11, 0.02, 0.05] * 6,
+            False,
+        ),  # they differ by luck, for all we know
+        ([0.02, 0.02, 0.02, 0.02, 0.1], [0.2, 0.21, 0.22, 0.4, 0.25], True),
+        ([0.4], [0.6], True),
+    ],
+)
+def test_auto_comes_back_only_if_the_clock_is_sure(
+    monkeypatch: pytest.MonkeyPatch, here: list[float], there: list[float], comes_back: bool
+) -> None:
+    with Pool([partial(Busy, n, 0.0) for n in range(2)], backend="auto", workers=2) as pool:
+        pilot = pool._crew.pilot
+        assert pilot is not None
+        pilot._here, pilot._meter = measured(monkeypatch, here), measured(monkeypatch, there)
+        pilot._keep_or_return()
+        assert pilot.final
+        assert ("back here" in pool.plan.why) == comes_back
+
+
+def test_auto_measures_on_while_it_is_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Pool([partial(Busy, n, 0.0) for n in range(2)], backend="auto", workers=2) as pool:
+        pilot = pool._crew.pilot
+        assert pilot is not None
+        pilot._here, pilot._meter = measured(monkeypatch, [0.02, 0.02, 0.1]), measured(monkeypatch, [0.02, 0.11, 0.05])
+        pilot._keep_or_return()
+        assert not pilot.final
+        assert "back here" not in pool.plan.why
 
 
 def test_auto_stays_here_with_what_cannot_be_sent() -> None:

@@ -17,7 +17,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from paceline.catalog.loading import entry_points, gymnasium_env, is_gymnasium, load, load_entry_point
+from paceline.catalog.loading import (
+    check_is_no_file,
+    entry_points,
+    gymnasium_env,
+    is_gymnasium,
+    load,
+    load_entry_point,
+)
 from paceline.catalog.words import split
 from paceline.errors import BadInput
 from paceline.types import Mission
@@ -88,6 +95,7 @@ def _named(name: str) -> Mission:
     if ":" in name and not is_gymnasium(name):
         made = load(name, "a function that makes an env, or a Mission", Mission)
         return replace(made, name=name) if isinstance(made, Mission) else Mission(name, made)
+    check_is_no_file(name)
     close = difflib.get_close_matches(name, _names(), n=3)
     hint = f"; close to it: {', '.join(close)}" if close else ""
     if is_gymnasium(name) and name.rpartition("-v")[2].isdigit():

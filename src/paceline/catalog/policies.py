@@ -18,7 +18,7 @@ from typing import Any
 
 from paceline.adapters.sb3 import Model
 from paceline.adapters.torch_module import Module
-from paceline.catalog.loading import entry_points, load, load_entry_point
+from paceline.catalog.loading import check_is_no_file, entry_points, load, load_entry_point
 from paceline.catalog.words import share_of, with_keywords
 from paceline.errors import BadInput
 from paceline.policies import DEFAULT, POLICIES
@@ -88,6 +88,7 @@ def _factory(name: str) -> Callable[..., Any]:
     if ":" in name:
         made: Callable[..., Any] = load(name, "a policy, or a function that makes one")
         return made
+    check_is_no_file(name, "policy")
     close = difflib.get_close_matches(name, _names(), n=3)
     raise BadInput(
         f"there is no policy {name!r}{f'; close to it: {chr(44).join(close)}' if close else ''}; give {_FORMS}"

@@ -40,6 +40,12 @@ def find_text_policy(
         raise BadInput(f"policy {spec} cannot be built: {what}") from error
 
 
+def plainly_named(spec: str) -> str:
+    """The same policy by the first of its names."""
+    name, comma, keywords = spec.partition(",")
+    return f"{_EXPERTS[0] if name in _EXPERTS else name}{comma}{keywords}"
+
+
 def check_can_play(spec: str, kinds: Mapping[str, str]) -> None:
     """Raises `BadInput` for an expert that has no solver for some tag; others find out what they can do as they play.
 

@@ -81,7 +81,9 @@ class Player:
 
     def identity(self) -> Any:
         """What must be the same for a run to be continued."""
-        return self.endpoint.sampled() if self.policy is None else self.policy
+        from paceline.catalog.text_policies import plainly_named
+
+        return self.endpoint.sampled() if self.policy is None else plainly_named(self.policy)
 
     def files(self, found: Any) -> Iterator[Path]:
         """The files of what `find` has given: what was written by the user, and weights."""

@@ -136,10 +136,11 @@ def rollout(
         "plan": plan,
         "jobs": jobs,
     }
-    if config is None:
-        if resume is None:
-            raise BadInput("say what is played: CONFIG.yaml, or --resume DIR for a run that was stopped")
+    if config is None and resume is None:
+        raise BadInput("say what is played: CONFIG.yaml, or --resume DIR for a run that was stopped")
+    if resume is not None and (config is None or (policy is None and model is None)):
         resume = resume.resolve()  # before the directory is changed to the one in which the run was begun
+        given["config"] = None if config is None else str(config.resolve())
         given = given_before(resume, given)
     check_straggling(given["quorum"], given["deadline"])
     asked = _asked(given)

@@ -6,6 +6,7 @@ It only ever acts between two rounds, when nothing is under way, so that what it
 from __future__ import annotations
 
 import logging
+import math
 from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
@@ -19,6 +20,7 @@ from paceline.errors import NotSendable, PlanNotMet
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
 
+_LONGEST_DOUBT = 1.0  # seconds of rounds in a new place; who is not clearly slower by then stays
 _log = logging.getLogger("paceline")
 
 
@@ -158,11 +160,17 @@ class Pilot:
         _log.info("%s", choice.why)
 
     def _keep_or_return(self) -> None:
-        """The model said that the new place is faster; the clock has the last word."""
+        """The model said that the new place is faster; the clock has the last word, if it is sure of it.
+
+        Where a few calls take most of the time, rounds differ so much that a good place looks bad for a while.
+        """
         assert self._here is not None
         there, here = self._meter.seconds_per_call, self._here.seconds_per_call
+        in_doubt = there - here < math.hypot(self._meter.doubt, self._here.doubt)
+        if there > here and in_doubt and self._meter.spent < _LONGEST_DOUBT:
+            return
         self.final = True
-        if there <= here or not self._here.clocked:
+        if there <= here or in_doubt or not self._here.clocked:
             return
         text = f"a call took {there * 1e6:.0f} µs on {self.plan.backend} and {here * 1e6:.0f} µs here: back here"
         self._crew.moving.relocate("inline", 1)

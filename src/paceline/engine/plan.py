@@ -9,6 +9,7 @@ A plan never says what is computed. Moving is by snapshot or replay, so that the
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Iterator
@@ -317,6 +318,7 @@ class Meter:
         self.through_port = through_port
         self._calls = 0
         self._wall = self._cpu = 0.0
+        self._squares = 0.0  # of the seconds per call of each round
         self._handled = self._messages = 0
         self._handled_wall = self._handled_cpu = 0.0
         self._bytes = 0
@@ -334,8 +336,10 @@ class Meter:
         self._in_step &= whole
         if self._since is None or members == 0:
             return
-        wall, busy = self._since
-        self._wall += perf_counter() - wall
+        since, busy = self._since
+        wall = perf_counter() - since
+        self._wall += wall
+        self._squares += (wall / members) ** 2
         self._cpu += wanted_cpu() - busy
         self._since = None
         self._calls += members
@@ -378,6 +382,13 @@ class Meter:
     def seconds_per_call(self) -> float:
         """With everything that the caller did meanwhile."""
         return self._wall / max(1, self._calls)
+
+    @property
+    def doubt(self) -> float:
+        """The standard error of the seconds per call, as far as rounds are of a size; a single one is believed."""
+        if self.rounds < 2:
+            return 0.0
+        return math.sqrt(max(0.0, self._squares / self.rounds - self.seconds_per_call**2) / (self.rounds - 1))
 
     @property
     def clocked(self) -> bool:

@@ -234,7 +234,8 @@ def _yaml(path: Path) -> Any:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} is not YAML: {error}") from None
     if not isinstance(content, Mapping):
-        raise BadInput(f"{path} holds a {type(content).__name__}; expected a mapping with es_manager")
+        found = "is empty" if content is None else f"holds a {type(content).__name__}"
+        raise BadInput(f"{path} {found}; expected a mapping with es_manager")
     return content
 
 
