@@ -189,7 +189,7 @@ def memory(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
             full.reset(seed=1)
             after = _used(full)
         times = (after - before) / (envs * each * 1e6)
-        name = f"memory of {envs} envs of {each} MB on {workers} workers / {envs} × {each} MB"
+        name = f"memory of {envs} envs of {each} MB on {workers} worker{'s' * (workers > 1)} / {envs} × {each} MB"
         yield Row(name, f"{times:.3f}", "≤ 1.1", "yes" if times <= 1.1 else "no")
 
 
