@@ -13,7 +13,8 @@ from text_worlds import config, said
 
 from paceline import BadInput, NotSendable
 from paceline.adapters.ragen import EnvStateManager
-from paceline.catalog.text_envs import register_env_type
+from paceline.catalog.text_envs import lookup_of, register_env_type
+from paceline.settings import Settings
 
 PLACES = pytest.mark.parametrize("plan", ["inline", 2], ids=["here", "2 workers"])
 
@@ -73,6 +74,27 @@ def test_a_menu_may_appear_in_the_middle_of_an_episode(plan: Any) -> None:
         first, second, _ = manager.rollout_cache[0]["history"]
         assert (first["actions"], second["actions"]) == (["open it"], [1])
         assert manager.rollout_cache[0]["penalty"] == -0.1
+
+
+class ByField(Settings):
+    action_lookup: dict[int, str] = {1: "Up"}  # noqa: RUF012
+
+
+class ByProperty(Settings):
+    @property
+    def action_lookup(self) -> dict[int, str]:
+        return {1: "Up"}
+
+
+class Wordy(Settings):
+    pass
+
+
+@pytest.mark.parametrize(("kind", "found"), [(ByField, {1: "Up"}), (ByProperty, {1: "Up"}), (Wordy, None)])
+def test_settings_may_name_the_actions_however_they_like(kind: type[Settings], found: Any) -> None:
+    env = text_worlds.Told()
+    env.config = kind()  # type: ignore[assignment]
+    assert lookup_of(env) == found
 
 
 @PLACES

@@ -13,6 +13,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any
@@ -135,9 +136,15 @@ def lookup_of(env: Any) -> Mapping[Any, str] | None:
     if found is not None:
         return found
     config = getattr(env, "config", None)
-    if isinstance(config, Settings):  # whose `getattr` takes microseconds to say no
-        return vars(config).get("action_lookup")
+    if isinstance(config, Settings) and not _names_actions(type(config)):
+        return None
     return getattr(config, "action_lookup", None)
+
+
+@lru_cache(maxsize=64)
+def _names_actions(kind: type[Settings]) -> bool:
+    """Whether such settings can have names of actions. Asked once: pydantic takes microseconds to say no."""
+    return "action_lookup" in kind.model_fields or any("action_lookup" in vars(base) for base in kind.__mro__)
 
 
 def takes(reset: Callable[..., Any]) -> Callable[[str], bool]:

@@ -110,14 +110,11 @@ def rollout(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, instead of a table.")] = False,
 ) -> int:
     """Plays what is missing, and shows what came of it."""
-    from paceline.cli._resuming import given_before, kept
+    from paceline.cli._resuming import kept
     from paceline.cli._rolling import Pace
-    from paceline.errors import BadInput
     from paceline.groups.asking import asker
     from paceline.groups.turns import check_straggling
 
-    if resume is not None and not (resume / "plan.json").exists():
-        raise BadInput(f"--resume {resume}: there is no run in it")
     given: dict[str, Any] = {
         "config": None if config is None else str(config),
         "mode": mode,
@@ -136,12 +133,7 @@ def rollout(
         "plan": plan,
         "jobs": jobs,
     }
-    if config is None and resume is None:
-        raise BadInput("say what is played: CONFIG.yaml, or --resume DIR for a run that was stopped")
-    if resume is not None and (config is None or (policy is None and model is None)):
-        resume = resume.resolve()  # before the directory is changed to the one in which the run was begun
-        given["config"] = None if config is None else str(config.resolve())
-        given = given_before(resume, given)
+    given, resume = _completed(given, resume)
     check_straggling(given["quorum"], given["deadline"])
     asked = _asked(given)
     pace = Pace(given["concurrency"] or _CONCURRENCY, given["deadline"], given["quorum"])
@@ -155,6 +147,25 @@ def rollout(
             return _play(groups, found, records, asked, pace, as_json)
         finally:
             records.close()
+
+
+def _completed(given: dict[str, Any], resume: Path | None) -> tuple[dict[str, Any], Path | None]:
+    """What is asked for: as given, or with what is not given as it was when the run was begun that goes on now."""
+    from paceline.cli._resuming import given_before
+    from paceline.errors import BadInput
+
+    config = given["config"]
+    if resume is None:
+        if config is None:
+            raise BadInput("say what is played: CONFIG.yaml, or --resume DIR for a run that was stopped")
+        return given, None
+    if not (resume / "plan.json").exists():
+        raise BadInput(f"--resume {resume}: there is no run in it")
+    if config is not None and (given["policy"] is not None or given["model"] is not None):
+        return given, resume
+    resume = resume.resolve()  # before the directory is changed to the one in which the run was begun
+    whole = None if config is None else str(Path(config).resolve())
+    return given_before(resume, {**given, "config": whole}), resume
 
 
 def _asked(given: dict[str, Any]) -> Asked:
