@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,11 +69,7 @@ class SharedArrays:
             fd = os.memfd_create("paceline-arrays", os.MFD_CLOEXEC)
             os.ftruncate(fd, total)
         self.fd = fd
-        memory = _mapped(fd, total)
-        self.arrays: dict[str, Array] = {
-            name: memory[starts[name] :][: _nbytes(shape, dtype)].view(dtype).reshape(shape)
-            for name, (shape, dtype) in layout.items()
-        }
+        self.arrays = _laid_out(_mapped(fd, total), starts, layout)
 
     def __del__(self) -> None:
         if hasattr(self, "fd"):
@@ -88,7 +84,35 @@ class SharedArrays:
 
 def plain_arrays(layout: Layout) -> dict[str, Array]:
     """The same arrays in ordinary memory, for members that live here."""
-    return {name: np.zeros(shape, dtype) for name, (shape, dtype) in layout.items()}
+    starts, total = _places(layout)
+    return _laid_out(np.zeros(total, np.uint8), starts, layout)
+
+
+def _laid_out(memory: Array, starts: Mapping[str, int], layout: Layout) -> dict[str, Array]:
+    return {
+        name: memory[starts[name] :][: _nbytes(shape, dtype)].view(dtype).reshape(shape)
+        for name, (shape, dtype) in layout.items()
+    }
+
+
+def doubled(neighbours: Sequence[Array]) -> tuple[list[Array], memoryview, memoryview]:
+    """Room for neighbours of a layout once more.
+
+    Returns:
+        Arrays like them; and the memory of these and of the neighbours themselves: who copies that copies all at once.
+    """
+    memory: Any = neighbours[0].base
+    begins = [_address(array) - _address(memory) for array in neighbours]
+    theirs = memory[begins[0] : begins[-1] + neighbours[-1].nbytes]
+    ours = theirs.copy()
+    parts = [ours[begin - begins[0] :][: array.nbytes] for begin, array in zip(begins, neighbours, strict=True)]
+    copies = [part.view(like.dtype).reshape(like.shape) for part, like in zip(parts, neighbours, strict=True)]
+    return copies, ours.data, theirs.data
+
+
+def _address(array: Array) -> int:
+    place: int = array.__array_interface__["data"][0]
+    return place
 
 
 class Control:

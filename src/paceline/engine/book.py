@@ -9,7 +9,7 @@ heard     main         what came by message about it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class Book:
         self.item_of = {member: item for item, member in enumerate(self.members)}
         self.rows = Rows(inputs, outputs, self.members, rows)
         self.asked, self.state = self.rows.asked, self.rows.state
-        self.waiting = bytearray(len(self.members))
+        self.waiting: Any = bytearray(len(self.members))
         self.outstanding = 0  # how many items have been posted and not been fetched
         self.heard: dict[int, Result] = {}
         self.zeros, self.ones = bytes(len(self.members)), bytes([1]) * len(self.members)
@@ -140,6 +140,7 @@ class Book:
                 after; and what the past was before.
             keep: Whether somebody will come back for these; otherwise they never took place either.
         """
+        self._crew.stirs += 1
         for item in self.everyone:
             if keep and item in absorbed:
                 continue

@@ -68,6 +68,7 @@ class Crew:
         self.pilot: Pilot | None = None
         self.events: list[Event] = []
         self.epoch = 0  # counts the times that somebody changed places
+        self.stirs = 0  # counts whatever is asked of a worker but for rounds that run here: see `Port.round`
         self.recovery = Recovery(self)
         self.aside = Aside(self)
         self.moving = Moving(self)
@@ -123,6 +124,7 @@ class Crew:
 
     def _replace_suspects(self) -> None:
         self.suspicious = False
+        self.stirs += 1
         for slot in self.slots.values():
             if slot.suspect:
                 slot.suspect = False
@@ -180,6 +182,7 @@ class Crew:
         if self.closed or self.owner != os.getpid():
             return  # a fork of the process that owns the workers: they are not ours to end
         self.closed = True
+        self.stirs += 1
         self.close_slots(self.slots.values())
         for port in self.ports.values():
             port.book.rows.release()
@@ -190,6 +193,7 @@ class Crew:
         if self.closed or self.owner != os.getpid():
             return
         self.closed = True
+        self.stirs += 1
         for slot in self.slots.values():
             if slot.worker is not None:
                 slot.worker.abandon()

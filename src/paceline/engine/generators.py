@@ -95,14 +95,17 @@ def _flat_peek(each: Callable[[], Peek], python: Any, numpy: Any, torch: Any = N
     a, b, c = python.memory.window, numpy.memory.window, numpy.memory.gauss
     d, e = (torch.memory.window, torch.memory.normals) if torch else (a, a)
 
-    def peek() -> Peek:
-        if rand._bit_generator is not home or (torch is None and "torch" in modules):
+    def peek_at_two() -> Peek:
+        if rand._bit_generator is not home or "torch" in modules:
             return each()
-        if torch is None:
-            return a.raw, source.gauss_next, b.raw, c.raw
+        return a.raw, source.gauss_next, b.raw, c.raw
+
+    def peek_at_three() -> Peek:
+        if rand._bit_generator is not home:
+            return each()
         return a.raw, source.gauss_next, b.raw, c.raw, d.raw, e.raw
 
-    return peek
+    return peek_at_three if torch else peek_at_two
 
 
 class PythonRandom:

@@ -41,6 +41,11 @@ class InlineWorker:
         self.ports = self._host.ports
         """By number, as they are served here: who waits in this process may run them without asking."""
 
+    @property
+    def isolation(self) -> Swapping | Refusing:
+        """How members are kept from drawing from each other's streams, until somebody changes places."""
+        return self._host.isolation
+
     def send(self, request: Request, descriptor: int | None = None) -> None:
         self._requests.append(request)
 

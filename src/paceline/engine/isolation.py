@@ -70,7 +70,8 @@ class Swapping:
         self._alone = alone  # nobody but members draws in this process: what was seen after one call still holds
         self._passing = KeyboardInterrupt if interruptible else ()  # Ctrl-C goes before: whoever it met is rebuilt
         self._outside: dict[str, Any] = {}
-        self._outside_peek: tuple[object, ...] = ()
+        self.outside_peek: tuple[object, ...] = ()
+        """What the generators looked like when their states were last remembered, if that still holds."""
 
     def run(self, streams: Streams, name: str, function: Callable[..., Any], args: Any, keep: bool = True) -> Any:
         """Runs one call of a member. `keep=False` is a read: it leaves the streams as they were.
@@ -83,7 +84,7 @@ class Swapping:
         if streams.isolated or name not in streams.quiet:
             return self._swapped(streams, name, function, args, keep)
         # Hot: `watch` and `quiet_since` are called only if there is something to do.
-        before = (self._alone and self._outside_peek) or self.watch()
+        before = (self._alone and self.outside_peek) or self.watch()
         try:
             answer = function(*args)
         except self._passing:
@@ -102,16 +103,16 @@ class Swapping:
         """Whether nobody has drawn since."""
         if GENERATORS.peek() == before:
             return True
-        self._outside_peek = ()  # torch may have been imported, and nothing else: look afresh the next time
+        self.outside_peek = ()  # torch may have been imported, and nothing else: look afresh the next time
         return not GENERATORS.touched(before)
 
     def watch(self) -> tuple[object, ...]:
         """Begins to watch: remembers the states outside, if they have changed since the last time."""
-        if self._alone and self._outside_peek:
-            return self._outside_peek
+        if self._alone and self.outside_peek:
+            return self.outside_peek
         before = GENERATORS.peek()
-        if before != self._outside_peek:
-            self._outside, self._outside_peek = GENERATORS.save(), before
+        if before != self.outside_peek:
+            self._outside, self.outside_peek = GENERATORS.save(), before
         return before
 
     def disown(self) -> None:
@@ -121,7 +122,7 @@ class Swapping:
 
     def _put_back(self) -> None:
         GENERATORS.restore(self._outside)
-        self._outside_peek = GENERATORS.peek()
+        self.outside_peek = GENERATORS.peek()
 
     def _swapped(self, streams: Streams, name: str, function: Callable[..., Any], args: Any, keep: bool) -> Any:
         outside = GENERATORS.save()
@@ -147,7 +148,7 @@ class Swapping:
                 if streams.on_trial and keep:
                     streams.acquit()
             GENERATORS.restore(outside)
-            self._outside_peek = ()  # the same state need not lie in memory as it did
+            self.outside_peek = ()  # the same state need not lie in memory as it did
             if homeless and not passing:
                 raise Stale  # torch was imported and drawn from in this very call, before it had a stream
 

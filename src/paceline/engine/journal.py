@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from paceline.engine import wire
-from paceline.engine.arrays import Array
+from paceline.engine.arrays import Array, doubled
 from paceline.engine.echo import condensed
 from paceline.engine.interrupts import UNINTERRUPTED
 
@@ -139,25 +139,44 @@ class PortLog:
         self._now = 0, bytes(len(places))
         self._begin = [0] * len(places)
         self._samples = [sample(array, len(array)) for array in self._outputs]
-        self._last = [np.array(view) for view in self._samples]
+        self._last, self._all_of_it = _room_for(self._samples, self._outputs)
         self._echoes = list(zip(self._last, self._samples, strict=True))
         self._distrusted = set(range(len(places)))  # items of which _last does not hold what their last run gave
         self._all, self._none = bytes([1]) * len(places), bytes(len(places))
 
     def ring(self, asked: Array | None) -> None:
         """Takes the inputs of one ring in (None: of everybody). Hot: one copy per input array."""
-        count, open_ = self._now
+        count = self._now[0]
         if count == self._capacity:
             with UNINTERRUPTED:
                 self._make_room()
-            count, open_ = self._now
+            count = self._now[0]
         for log, source in self._copies:
             log[count] = source
         if asked is None:
             self._now = count + 1, self._all
         else:
             self._asked[count] = asked
-            self._now = count + 1, bytes(a | b for a, b in zip(open_, asked.tobytes(), strict=True))
+            self._now = count + 1, bytes(a | b for a, b in zip(self._now[1], asked.tobytes(), strict=True))
+
+    def rung_and_served(self) -> None:
+        """A ring of everybody that has been answered: `ring` and `served` in one. Hot."""
+        count = self._now[0]
+        if count == self._capacity:
+            with UNINTERRUPTED:
+                self._make_room()
+            count = self._now[0]
+        for log, source in self._copies:
+            log[count] = source
+        for last, now in self._all_of_it:
+            last[:] = now
+        if self._distrusted:
+            self._distrusted.clear()
+        self._now = count + 1, self._none  # last: whoever is interrupted before it has to `distrust`
+
+    def distrust(self) -> None:
+        """We were interrupted: what is kept of the outputs may be of a ring that never took place."""
+        self._distrusted.update(range(len(self._places)))
 
     @property
     def _count(self) -> int:
@@ -170,8 +189,8 @@ class PortLog:
     def served(self, items: Sequence[int] | None) -> None:
         """Remembers what the items have put out (None: all of them)."""
         if items is None:
-            for last, now in self._echoes:
-                last[...] = now
+            for last, now in self._all_of_it:
+                last[:] = now
             if self._distrusted:
                 self._distrusted.clear()
             self._now = self._now[0], self._none  # last: whoever is interrupted before it finds the ring open
@@ -265,6 +284,15 @@ def sample(array: Array, rows: int) -> Array:
     """A view of some elements of each row: enough to see that a replay went another way."""
     flat = array.reshape(rows, array.size // rows if rows else 0)
     return flat[:, :: max(1, flat.shape[1] // _SAMPLE)]
+
+
+def _room_for(samples: list[Array], outputs: list[Array]) -> tuple[list[Array], list[tuple[Any, Any]]]:
+    """Arrays to keep samples in; and from where to where one has to copy in order to take all of them."""
+    if not outputs or any(view.size < array.size for view, array in zip(samples, outputs, strict=True)):
+        last = [np.array(view) for view in samples]
+        return last, list(zip(last, samples, strict=True))
+    last, ours, theirs = doubled(outputs)
+    return [sample(array, len(array)) for array in last], [(ours, theirs)]
 
 
 def outputs_differ(outputs: list[Any], expected: list[Any]) -> bool:

@@ -63,13 +63,13 @@ class Pilot:
         if here is not None:
             here.meter = self._meter if on else None
 
-    def resting(self) -> bool:
-        """Whether there is nothing to measure or to decide now."""
+    def resting(self, rounds: int = 1) -> bool:
+        """Whether there is nothing to measure or to decide now; it is asked once in so many rounds."""
         if self.final:
             return True
         if perf_counter() >= self._rests_until:
             return False
-        self._rested += 1
+        self._rested += rounds
         return True
 
     def end(self, members: int, nbytes: int = 0, *, whole: bool = True) -> None:

@@ -18,15 +18,18 @@ from paceline.engine.answers import Answers
 from paceline.engine.book import Book
 from paceline.engine.calls import Request
 from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.isolation import Swapping
 from paceline.engine.ringing import Ringing
 from paceline.engine.roster import Slot
 from paceline.engine.rows import Spec
 from paceline.engine.salvage import Salvage
+from paceline.engine.straight import Straight, not_here, straight_round
 from paceline.engine.waiting import Waiting
 from paceline.errors import Closed
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
+
 
 _ROUNDS_PER_LOOK = 128  # how often journals are looked at: are they long enough for a snapshot?
 
@@ -52,9 +55,9 @@ class Port:
         self.answers = Answers(crew, self.book, self.ringing)
         self.salvage = Salvage(crew, number, self.book, self.ringing, self.answers)
         self._waiting = Waiting(crew, self.book, self.ringing)
-        self._rounds = 0
-        self._only: Slot | None = None  # where all live, if that is one place, and
-        self._epoch = -1  # the epoch for which that holds
+        self.rounds = 0
+        self.straight: Straight = not_here
+        """The short way of a round, for whoever counts every call: if it gives False, `round` goes another."""
         self.inputs = self.book.rows.inputs
         self.outputs = self.book.rows.outputs
 
@@ -85,6 +88,7 @@ class Port:
         """
         crew, book = self._crew, self.book
         self._check_open()
+        crew.stirs += 1
         if crew.pilot is not None:
             crew.pilot.begin(through_port=True)
         items = book.chosen(members)
@@ -103,7 +107,7 @@ class Port:
                 if self.salvage.unable:
                     self.salvage.answer_for_the_unable()
         except BaseException:
-            self._cancel()
+            self.cancel()
             raise
 
     def wait(self, min_ready: int | None = None, *, timeout: float | None = None, outcomes: bool = False) -> list[int]:
@@ -127,7 +131,7 @@ class Port:
                     self._end_round()
         except BaseException:
             if not crew.steady:
-                self._cancel()
+                self.cancel()
             crew.steady = False
             raise
         if crew.pilot is not None:
@@ -136,29 +140,46 @@ class Port:
             raise answers.first_error()
         return ready
 
-    def round(self) -> list[int]:
-        """Posts to everybody and waits for all. Where all live here nobody has to be rung: their rows are run at once.
+    def round(self) -> None:
+        """Posts to everybody and waits for all; `extras` holds what they returned beside their rows.
 
-        Returns:
-            All members; `extras` holds what they returned beside their rows.
+        Where all live here nobody has to be rung: straight.py.
 
         Raises:
             BadInput: somebody has been posted and not been waited for; that stays as it is.
         """
+        if not (self.straight() or (self._may_go_straight() and self.straight())):
+            self._post_and_wait()
+
+    def _post_and_wait(self) -> None:
+        """A round of members anywhere."""
         if self.book.outstanding:  # before the try: what was posted before is not ours to void
             self._check_open()
             self.book.check_idle(self.book.everyone)
-        worker = self._worker_here()
         try:
-            if worker is None:
-                self.post()
-            elif self._run_here(worker):
-                return self.book.members.copy()
-            return self.wait()
+            self.post()
+            self.wait()
         except BaseException:
             if self.book.outstanding:
-                self._cancel(keep=False)  # nobody will come back for it
+                self.cancel(keep=False)
             raise
+
+    def _may_go_straight(self) -> bool:
+        """Whether all live in this process, and nothing else is going on: so it is until something stirs."""
+        crew, slot = self._crew, self.ringing.only_slot()
+        if slot is None or slot.inflight or slot.queue or slot.redo or self.book.outstanding or self.salvage.unable:
+            return False
+        if crew.called or crew.suspicious or crew.closed or crew.trace is not None or crew.last_port is not self:
+            return False
+        if crew.pilot is not None and not crew.pilot.resting(0):
+            return False
+        worker = slot.worker
+        if worker is None or worker.backend != "inline" or type(worker.isolation) is not Swapping:
+            return False
+        if self._number not in worker.ports:
+            return False
+        self.straight = straight_round(crew, self, worker.ports[self._number], worker.isolation)
+        return True
 
     def check_idle(self, members: Iterable[int] | None = None) -> None:
         """Before inputs are written: they belong to whoever has been posted.
@@ -179,54 +200,6 @@ class Port:
             if slot.worker is not None and self.book.lives_on(slot):
                 self._crew.sending.submit(slot, Request("unbind", {}, method=self._number))
         self.book.close()
-
-    def _worker_here(self) -> Any:
-        """The worker that is this process, if all live there and nothing else is going on. Hot."""
-        crew = self._crew
-        if self._epoch != crew.epoch:
-            self._only, self._epoch = self.ringing.only_slot(), crew.epoch
-        slot = self._only
-        if slot is None or slot.inflight or slot.queue or slot.redo or crew.last_port is not self:
-            return None
-        if crew.called or crew.suspicious or crew.closed or crew.trace is not None or self.book.outstanding:
-            return None
-        if self.salvage.unable or (crew.pilot is not None and not crew.pilot.resting()):
-            return None
-        worker = slot.worker
-        return worker if worker is not None and worker.backend == "inline" else None
-
-    def _run_here(self, worker: Any) -> bool:
-        """Asks and runs everybody. Returns whether that was all: they wrote their rows, and had nothing else to say."""
-        book, answers = self.book, self.answers
-        if answers.extras or answers.errors:
-            answers.extras, answers.errors = {}, {}
-        try:
-            book.waiting[:] = book.ones  # as `expect`: if we are interrupted from here on, the round is void
-            book.outstanding = len(book.members)
-            book.log.ring(None)
-            # Now and then the long way: there it is measured how many can be run at once, and journals are looked at.
-            plain = worker.ports[self._number].run_all() if (self._rounds + 1) % _ROUNDS_PER_LOOK else None
-            if plain is None:
-                book.asked[:] = book.ones
-                worker.help()
-            if not plain:
-                return self._take_plain()
-            book.log.served(None)
-            book.waiting[:] = book.zeros
-            book.outstanding = 0
-            self._rounds += 1
-        except BaseException:
-            self._cancel(keep=False)
-            raise
-        return True
-
-    def _take_plain(self) -> bool:
-        """Ends the round, if they wrote rows and nothing else."""
-        with UNINTERRUPTED:
-            if not self.answers.take_plain():
-                return False
-            self._count_round()
-        return True
 
     # -- the crew's side ------------------------------------------------------------------------------
 
@@ -251,6 +224,13 @@ class Port:
             return (*about, book.rows.arrays), None
         return (*about, book.rows.layout), book.rows.descriptor if slot.worker.shares_memory else None
 
+    def cancel(self, *, keep: bool = True) -> None:
+        """We were interrupted in the middle of a round: it never took place. Workers that may have begun it are given
+        up, and their members rebuilt from journals that do not know of it. What they know (and `keep`) stays."""
+        self.book.void(self.answers.absorbed, keep=keep)
+        self.answers.forget()
+        self._end_round()
+
     # -- small things ---------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
@@ -269,18 +249,11 @@ class Port:
             whole = len(items) == len(self.book.members) or len(crew.ports) == 1
             crew.last_port = self if whole else None
 
-    def _cancel(self, *, keep: bool = True) -> None:
-        """We were interrupted in the middle of a round: it never took place. Workers that may have begun it are given
-        up, and their members rebuilt from journals that do not know of it. What they know (and `keep`) stays."""
-        self.book.void(self.answers.absorbed, keep=keep)
-        self.answers.forget()
-        self._end_round()
-
     def _end_round(self) -> None:
         self.ringing.forget()
         self._count_round()
 
     def _count_round(self) -> None:
-        self._rounds += 1
-        if self._rounds % _ROUNDS_PER_LOOK == 0:
+        self.rounds += 1
+        if self.rounds % _ROUNDS_PER_LOOK == 0:
             self._crew.shortening.shorten(self._crew.members[member] for member in self.book.members)

@@ -35,6 +35,7 @@ class Sending:
     def submit(self, slot: Slot, request: Request) -> None:
         """Puts a request in its slot's queue and sends what may be sent."""
         self._crew.mend()
+        self._crew.stirs += 1
         self._crew.called |= request.op in JOURNALED
         with UNINTERRUPTED:
             slot.queue.append(request)

@@ -36,7 +36,7 @@ Entry = tuple[int, Seat, Callable[[], Any]]
 _GROUP_SECONDS = 500e-6
 
 
-class _Raised:
+class Raised:
     """Stands in a group for a call that raised."""
 
     __slots__ = ("error",)
@@ -80,6 +80,9 @@ class BoundPort:
         self._quiet = bytearray([1]) * len(self._asked)  # items that may be run in groups, or are not ours
         for item, *_ in self._items:
             self._quiet[item] = 0
+        self.calls = [(item, call) for item, _, call in self._items]
+        self.straight = False
+        """Whether everybody may be run by whoever waits in this process, without being asked: see straight.py."""
 
     def _try_to_bind(self, item: int, seat: Seat, views: tuple[Any, ...]) -> Callable[[], Any] | None:
         """Like `_bound`; what one raises then is its own, and the others are bound."""
@@ -126,7 +129,7 @@ class BoundPort:
         """The member has been seen to draw, in another call: from now on it is swapped here too."""
         for item, other, _ in self._items:
             if other is seat:
-                self._quiet[item] = 0
+                self._note(item, quiet=False)
 
     def serve(self) -> None:
         """Runs every asked item."""
@@ -137,23 +140,6 @@ class BoundPort:
             self._serve_group(entries)
         else:
             self._serve_watched(entries)
-
-    def run_all(self) -> bool | None:
-        """Runs everybody, without being asked, for a caller who waits in this very thread. Hot.
-
-        Returns:
-            Whether they wrote their rows, and nothing else is to be said: then no marks say so, otherwise they do.
-            None: nobody has been run, because they are not known to be quick and quiet; they have to be asked.
-        """
-        host, items = self._host, self._items
-        if len(items) > self._group_size or 0 in self._quiet or host.crowd is not None:
-            return None
-        before = host.isolation.watch()
-        said = self._run(items)
-        if not said and host.isolation.quiet_since(before):
-            return True
-        self._vouch(items, said, before)
-        return False
 
     def _serve_mixed(self, entries: list[Entry]) -> None:
         for quiet, some in groupby(entries, lambda entry: self._quiet[entry[0]]):
@@ -194,6 +180,7 @@ class BoundPort:
         took = perf_counter() - start
         self._vouch(group, said, before)
         self._group_size = 1 + int(_GROUP_SECONDS * len(group) / (took + 1e-9))
+        self._look_whether_straight()
 
     def _run(self, group: list[Entry]) -> dict[int, Any]:
         """Runs a group, one after another. Hot: what stands in the loop is paid for every env at every step.
@@ -211,12 +198,16 @@ class BoundPort:
             try:
                 result = call()
             except BaseException as error:
-                result = said[item] = _Raised(error)
-                if host.interrupted_by(error):
-                    break  # the others never begin: the round is void
+                result = Raised(error)
             if result is not None:
                 said[item] = result
+                if self.ends(result):
+                    break
         return said
+
+    def ends(self, result: Any) -> bool:
+        """Whether the others never begin: it is Ctrl-C, and the round is void."""
+        return type(result) is Raised and self._host.interrupted_by(result.error)
 
     def _serve_together(self, crowd: Crowd, entries: list[Entry]) -> None:
         """Runs items beside each other: while one waits, others go on. Nobody hears of one before all are done.
@@ -245,11 +236,15 @@ class BoundPort:
         try:
             result = seat.streams.context.run(call)
         except BaseException as error:
-            result = _Raised(error)
+            result = Raised(error)
         host.span(self._method, seat.index, start)
         if result is not None:
             said[item] = result
         del IN_FLIGHT[get_ident()]
+
+    def tell(self, said: dict[int, Any], before: Any) -> None:
+        """Says what has come of everybody, for somebody who ran all `calls` because they are `straight`."""
+        self._vouch(self._items, said, before)
 
     def _vouch(self, group: list[Entry], said: dict[int, Any], before: Any) -> None:
         """Looks whether anybody of a group drew, and tells what has come of it."""
@@ -280,10 +275,9 @@ class BoundPort:
             self._host.isolation.disown()
         except Exception as error:
             for item, *_ in group:
-                self._quiet[item] = 0
-                result = said.get(item)
-                if not (type(result) is _Raised and self._host.interrupted_by(result.error)):
-                    said[item] = _Raised(error)
+                self._note(item, quiet=False)
+                if not self.ends(said.get(item)):
+                    said[item] = Raised(error)
 
     def _serve_swapped(self, item: int, seat: Seat, call: Callable[[], Any]) -> None:
         host, method = self._host, self._method
@@ -298,12 +292,12 @@ class BoundPort:
                 raise seat.error or Stale
             result = host.isolation.run(seat.streams, method, call, ())
         except BaseException as error:
-            result = _Raised(error)
+            result = Raised(error)
         host.span(method, seat.index, start)
         if host.retired:
             return
         untraced = not host.traced or host.crowd is not None  # a group's items have no spans of their own
-        self._quiet[item] = method in seat.streams.quiet and not seat.streams.isolated and untraced
+        self._note(item, quiet=method in seat.streams.quiet and not seat.streams.isolated and untraced)
         publish()
         if result is None:
             self._state[item] = READY
@@ -312,8 +306,17 @@ class BoundPort:
         if host.ready is not None:
             host.ready()
 
+    def _note(self, item: int, *, quiet: bool) -> None:
+        """Whether an item may be run in a group from now on."""
+        self._quiet[item] = quiet
+        self._look_whether_straight()
+
+    def _look_whether_straight(self) -> None:
+        quick = len(self._items) <= self._group_size
+        self.straight = quick and self._host.crowd is None and 0 not in self._quiet
+
     def _told(self, seat: Seat, result: Any, prior: dict[str, Any] | None = None) -> Result:
-        if type(result) is _Raised:
+        if type(result) is Raised:
             return self._host.mishap(seat, self._method, result.error)
         return self._host.success(seat, result, False, prior)
 

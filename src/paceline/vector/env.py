@@ -29,6 +29,8 @@ from paceline.vector.leaves import Array, Writer, assembled, leaves
 
 _log = logging.getLogger("paceline")
 
+_ndarray = np.ndarray
+_WHOLE = slice(None)
 _CLOSED = "these envs have been closed"
 _NEEDS_ROWS = "send and recv need spaces that come down to arrays; use step"
 _SNAPSHOT_SHARE = 0.01  # of the time
@@ -99,6 +101,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self._waiting: Any = None
         self._dtype: Any = None  # of actions that come as one array, and
         self._shape: Any = None
+        self._line: Any = None  # their memory, if they are numbers
         if self._by_rows:
             self._bind()
 
@@ -109,13 +112,16 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self._port = self.pool.port("step_rows", inputs, outputs)
         self._out, self._tails = self._port.outputs, self._port.outputs["tail"]
         self._views = assembled(self.single_observation_space, {leaf.path: self._out[leaf.name] for leaf in self._seen})
-        self._columns = columns(self._tails)
-        for flags in self._columns[1:]:  # lent, they may be looked at: an env writes them only when they change
-            flags.flags.writeable = False
+        rewards, *flags = columns(self._tails)
+        for flag in flags:  # lent, they may be looked at: an env writes them only when they change
+            flag.flags.writeable = False
+        self._lent = self._views, rewards, *flags
         self._infos = InfoReader(self._tails, self._schema, self._add_info)
+        self._said, self._nothing = self._infos.numbers.tobytes, bytes(8 * self.num_envs)  # which infos are in rows
         if len(self._actions) == 1 and not self._actions[0].path:
             self._acts = self._port.inputs[self._actions[0].name]
             self._dtype, self._shape = self._acts.dtype, self._acts.shape
+            self._line = self._acts.data if self._acts.ndim == 1 else None
         self._reads = self._gathering()
         self._arrivals = Arrivals(self._port)
 
@@ -162,17 +168,28 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         if not self._by_rows:
             self.step_async(actions)
             return self.step_wait()
-        if self._port.book.outstanding:
+        port = self._port
+        if port.book.outstanding:
             self._check_idle(range(self.num_envs))
         if self._arrivals.envs:
             self._arrivals.check_fetched()
-        self._put(actions, None)
+        if type(actions) is not _ndarray or self._line is None:
+            self._put(actions, None)
+        else:
+            try:
+                self._line[_WHOLE] = actions  # as mostly; whatever has another kind or shape is refused
+            except (ValueError, BufferError):
+                self._put(actions, None)
         try:
-            ready = self._port.round()
+            if not port.straight():
+                port.round()
         except Closed:  # said here and not asked before: it would be asked at every step
             self._check_open()
             raise
-        return self._outcome(ready)
+        if self.copy or port.answers.extras or self._said() != self._nothing:
+            return self._outcome(port.book.members)
+        seen, rewards, ended, cut = self._lent
+        return seen, rewards, ended, cut, {}
 
     def step_async(self, actions: Any) -> None:
         """Asks every env to step; `step_wait` gives what came out."""
@@ -220,11 +237,12 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         return told
 
     def _outcome(self, envs: list[int]) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        infos = self._infos.read(envs, self._port.extras)
-        rewards, ended, cut = self._columns
+        extras = self._port.answers.extras
+        infos = self._infos.read(envs, extras) if extras or self._said() != self._nothing else {}
+        seen, rewards, ended, cut = self._lent
         if self.copy:
             return self._reads(), rewards.copy(), ended.copy(), cut.copy(), infos
-        return self._views, rewards, ended, cut, infos
+        return seen, rewards, ended, cut, infos
 
     def send(self, actions: Any, envs: Iterable[int] | None = None) -> None:
         """Asks some envs to step, with an action each in that order; `recv` gives whoever is ready."""
@@ -353,11 +371,11 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
                 raise BadInput(f"env {env} has been sent to and not been received: recv() first")
 
     def _put(self, actions: Any, chosen: list[int] | None) -> None:
-        usual = chosen is None and type(actions) is np.ndarray and actions.dtype is self._dtype
+        usual = chosen is None and type(actions) is _ndarray and actions.dtype is self._dtype
         if usual and actions.shape == self._shape:
             self._acts[...] = actions
             return
-        rows: Any = slice(None) if chosen is None else chosen
+        rows: Any = _WHOLE if chosen is None else chosen
         for leaf in self._actions:
             part = actions
             for key in leaf.path:

@@ -101,13 +101,13 @@ class InfoReader:
         self, tails: Array, ask: Callable[[int, int], Schema], add: Callable[[dict[str, Any], Any, int], Any]
     ) -> None:
         self._schemas: dict[int, Schema] = {0: ()}
-        self._numbers, self._cells = tails.view(np.int64)[:, HEAD - 1], tails[:, HEAD:]
+        self.numbers, self._cells = tails.view(np.int64)[:, HEAD - 1], tails[:, HEAD:]
         self._ask, self._add = ask, add
 
     def read(self, envs: Sequence[int], sent: Mapping[int, Any]) -> dict[str, Any]:
         """The infos of these envs; `sent` holds those that came by message, to be added in their order."""
         sent = self._learnt(sent) if sent else sent
-        numbers, cells = self._numbers.tolist(), self._cells
+        numbers, cells = self.numbers.tolist(), self._cells
         if not sent and not any(numbers):
             return {}
         if not sent and len(envs) == len(numbers) and numbers.count(numbers[0]) == len(numbers):

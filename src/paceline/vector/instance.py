@@ -25,6 +25,7 @@ Tasks = Callable[[int, int, np.random.Generator], Any]
 Infos = list[dict[str, Any]]
 _PARTS = ("observation_space", "action_space", "reset", "step")
 _ndarray = np.ndarray
+_WHOLE = slice(None)
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ class Instance:
         self._over = False
         self._kept: tuple[Any] | None = None  # the task that was given, and holds until another one is
         self._goes_on = rules.autoreset == AutoresetMode.NEXT_STEP
+        self._at_once = rules.autoreset == AutoresetMode.SAME_STEP
         self._episode = self._step = 0
         self._infos = InfoWriter()
         actions, seen = leaves(self._env.action_space, "a") or [], leaves(self._env.observation_space, "o") or []
@@ -157,6 +159,8 @@ class Instance:
         return self._pair(self._env.reset(seed=seed, options=self._with_task(options, task)))
 
     def _pair(self, answer: Any) -> tuple[Any, dict[str, Any]]:
+        if type(answer) is tuple and len(answer) == 2 and type(answer[1]) is dict:  # as nearly always
+            return answer
         if isinstance(answer, tuple | list) and len(answer) == 2 and isinstance(answer[1], Mapping):
             return answer[0], answer[1]  # type: ignore[return-value]
         raise BadInput(f"env {self._number} gave {brief(answer)} at reset: reset() must give (observation, info)")
@@ -223,8 +227,9 @@ class Instance:
         """Gives `step_rows` on these rows. Hot: what is the same at every step is looked up here."""
         mine, read, writer = Rows(rows, self._actions, self._as_reward), self._read, self._writer
         given, seen, numbers = rows[0] if self._single else rows, rows[1], mine.numbers
-        at_once, reseed = self._rules.autoreset == AutoresetMode.SAME_STEP, self._rules.reseed
+        at_once, reseed = self._at_once, self._rules.reseed
         dtype, shape = self._usual
+        line: Any = seen.data if shape is not None and len(shape) == 1 else None
 
         def step_once() -> Any:
             if self._over:
@@ -243,8 +248,13 @@ class Instance:
                 return self._write(mine, *self._judged(observation, reward, ended, cut, info))
             if over:
                 self._over = True  # first: what it shows may be refused
-            if type(observation) is _ndarray and observation.dtype == dtype and observation.shape == shape:
-                seen[...] = observation  # most envs: one array in, one out
+            if line is not None and type(observation) is _ndarray:
+                try:
+                    line[_WHOLE] = observation  # most envs: one array in, one out; any other kind or shape is refused
+                except (ValueError, BufferError):
+                    writer.write(mine.seen, observation, self._step)
+            elif type(observation) is _ndarray and observation.dtype == dtype and observation.shape == shape:
+                seen[...] = observation
             else:
                 writer.write(mine.seen, observation, self._step)
             if over:
@@ -307,7 +317,7 @@ class Instance:
         """What a step comes to: if it was the last of an episode, the mode says what happens."""
         if not (ended or cut):
             return observation, reward, False, False, [info]
-        if self._rules.autoreset == AutoresetMode.SAME_STEP:
+        if self._at_once:
             final = {"final_obs": observation, "final_info": info}
             observation, info = self._begin_again()
             return observation, reward, bool(ended), bool(cut), [final, info]

@@ -1,0 +1,82 @@
+"""A round of members that all live in the caller's process, in one frame.
+
+Elsewhere a round is a post and a wait: a dozen calls that mark, ring, watch and fetch. Here nobody looks on while marks
+are set, and the calls alone would take longer than two small envs do. So whatever stays the same from round to round
+is held in the names of one function, which is made anew when something has stirred, and the rest is written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from paceline.engine.generators import GENERATORS
+from paceline.engine.serving import Raised
+
+if TYPE_CHECKING:
+    from paceline.engine.crew import Crew
+    from paceline.engine.isolation import Swapping
+    from paceline.engine.port import Port
+    from paceline.engine.serving import BoundPort
+
+ROUNDS_PER_LOOK = 1024
+"""How often the long way is taken: there rows are timed, and journals looked at."""
+
+_ROUNDS_PER_CLOCK = 16  # how often the pilot is asked whether it is time to measure again
+
+Straight = Callable[[], bool]
+"""Runs everybody. False: nobody has been run, as that cannot be done in this way now."""
+
+
+def straight_round(crew: Crew, port: Port, bound: BoundPort, isolation: Swapping) -> Straight:
+    """Makes such a round for a port that is bound in this process, with all its members."""
+    stirs, book, log, answers, pilot = crew.stirs, port.book, port.book.log, port.answers, crew.pilot
+    calls, everyone, marks, many = bound.calls, book.ones, book.waiting, len(book.members)
+
+    def run() -> bool:
+        rounds = port.rounds + 1
+        if crew.stirs != stirs or not bound.straight or book.outstanding or not rounds % ROUNDS_PER_LOOK:
+            return False
+        if not rounds % _ROUNDS_PER_CLOCK and pilot is not None and not pilot.resting(_ROUNDS_PER_CLOCK):
+            return False
+        if answers.extras or answers.errors:
+            answers.extras, answers.errors = {}, {}
+        said: dict[int, Any] = {}
+        try:
+            book.outstanding = many  # from here on: if we are interrupted, the round is void
+            book.waiting = everyone  # in place of marks that would have to be set and taken back
+            before = GENERATORS.peek()
+            if before != isolation.outside_peek:
+                isolation.watch()
+            for item, call in calls:
+                try:
+                    result = call()
+                except BaseException as error:
+                    result = Raised(error)
+                if result is not None:
+                    said[item] = result
+                    if bound.ends(result):
+                        break
+            if said or GENERATORS.peek() != before:
+                marks[:], book.waiting = everyone, marks
+                log.ring(None)
+                bound.tell(said, before)
+                port.wait()
+            else:
+                log.rung_and_served()
+                book.waiting, book.outstanding, port.rounds = marks, 0, rounds
+        except BaseException:
+            if book.waiting is everyone:
+                marks[:], book.waiting = everyone, marks
+                log.distrust()
+            if book.outstanding:
+                port.cancel(keep=False)  # nobody will come back for it
+            raise
+        return True
+
+    return run
+
+
+def not_here() -> bool:
+    """A round that cannot be run in this way."""
+    return False
