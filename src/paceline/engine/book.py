@@ -1,6 +1,6 @@
 """The book of a port: whose its items are, where they live, and what has been asked and answered of each.
 
-waiting   main         1 from `post` until the caller has been given it
+waiting   main         1 from `post` until the caller has been given it; while a round runs straight, `ones` itself
 asked     both sides   1 from the ring until its worker begins it
 state     both sides   IDLE, then READY or NEWS when it has been run
 heard     main         what came by message about it

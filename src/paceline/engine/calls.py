@@ -139,10 +139,6 @@ class Handle:
         chosen = self._expected if members is None else members
         return {member: self.outcome(member) for member in chosen if member in self._results}
 
-    def has(self, member: int) -> bool:
-        """Whether this member has answered."""
-        return member in self._results
-
     def wait(self) -> dict[int, Any]:
         """Waits for everybody. Returns the answers in member order, or raises the lowest member's exception."""
         self.finish()
@@ -178,6 +174,10 @@ class Handle:
         if result[1] == ERROR:
             return Outcome(None, _noted(as_error(result[2]), self._notes.get(member, "")))
         return tuple.__new__(Outcome, (wire.unpack(result[2]), None))  # as Outcome(…), which takes thrice as long
+
+    def found(self, member: int) -> Outcome | None:
+        """What this member has answered, if it has."""
+        return self.outcome(member) if member in self._results else None
 
     def first_error(self, among: set[int] | None = None) -> BaseException:
         """The lowest member's exception; the others hang on it as notes."""

@@ -28,6 +28,7 @@ from paceline.engine.recovery import WORK, Recovery
 from paceline.engine.roster import HERE, Event, Member, Slot
 from paceline.engine.sending import JOURNALED, Sending
 from paceline.engine.shortening import Shortening
+from paceline.engine.straight import not_here
 from paceline.engine.trace import Trace
 from paceline.errors import Closed
 
@@ -68,7 +69,9 @@ class Crew:
         self.pilot: Pilot | None = None
         self.events: list[Event] = []
         self.epoch = 0  # counts the times that somebody changed places
-        self.stirs = 0  # counts whatever is asked of a worker but for rounds that run here: see `Port.round`
+        # Counts whatever may end that rounds can go straight (straight.py): requests, posts, voids, suspects, the end.
+        # What is fed without a request of its own (rows made again, a worker that settles in) follows one of these.
+        self.stirs = 0
         self.recovery = Recovery(self)
         self.aside = Aside(self)
         self.moving = Moving(self)
@@ -183,6 +186,7 @@ class Crew:
             return  # a fork of the process that owns the workers: they are not ours to end
         self.closed = True
         self.stirs += 1
+        self.let_go()
         self.close_slots(self.slots.values())
         for port in self.ports.values():
             port.book.rows.release()
@@ -197,6 +201,11 @@ class Crew:
         for slot in self.slots.values():
             if slot.worker is not None:
                 slot.worker.abandon()
+
+    def let_go(self) -> None:
+        """Ports forget how their members were run here: these may have left, and are not to be kept for that."""
+        for port in self.ports.values():
+            port.straight = not_here
 
     def close_slots(self, slots: Iterable[Slot]) -> None:
         """Ends the workers of these slots, all at the same time."""

@@ -15,12 +15,13 @@ from paceline.seeds import check
 Echo = int | bytes
 """A check, or the packed answer."""
 
-_SMALL = 4096
+SMALL = 4096
+"""Bytes of an answer that is kept as it is."""
 
 
 def echo_of(answer: Any, packed: wire.Packed) -> int | None:
     """The check of an answer; None if the packed answer itself is to be kept."""
-    if type(packed) is bytes and len(packed) <= _SMALL:
+    if type(packed) is bytes and len(packed) <= SMALL:
         return None
     return _checked(answer, packed)
 

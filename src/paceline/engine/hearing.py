@@ -146,21 +146,25 @@ class Hearing:
                 for result in answer:
                     self._crew.ports[request.method].salvage.refused(result)
         elif request.op in ("build", "call", "map", "snapshot"):
-            for result in answer:
-                self._take_result(slot, request, result)
-                # Taken one by one: if we are interrupted here, only the others are asked again.
-                request.items.pop(result[0], None)
+            self._take_results(slot, request, answer)
             if request.op == "call" and request.record:
                 self._crew.shortening.shorten(self._crew.members[result[0]] for result in answer)
 
+    def _take_results(self, slot: Slot, request: Request, results: list[Result]) -> None:
+        """Takes results in one by one: if something goes wrong with one, only those after it are asked again."""
+        plain, journal, handle = request.op == "call", self._crew.shortening.journal_call, request.handle
+        for result in results:
+            if not plain or result[1] != OK:
+                self._take_result(slot, request, result)
+            else:  # as nearly always
+                if request.record:
+                    journal(self._crew.members[result[0]], request, result)
+                if handle is not None:
+                    handle.take(result, "")
+            request.items.pop(result[0], None)
+
     def _take_result(self, slot: Slot, request: Request, result: Result) -> None:
         index, kind, payload, checked, base = result
-        if kind == OK and request.op == "call":  # as nearly always
-            if request.record:
-                self._crew.shortening.journal_call(self._crew.members[index], request, result)
-            if request.handle is not None:
-                request.handle.take(result, "")
-            return
         if kind != OK and self._crew.aside.put(slot, request.part(index), result):
             return
         if kind in (SHARED, UNFIT):

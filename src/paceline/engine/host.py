@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from contextvars import copy_context
 from time import perf_counter
 from typing import Any
 
 from paceline.engine import wire
 from paceline.engine.crowd import Crowd
-from paceline.engine.echo import echo_of
+from paceline.engine.echo import SMALL, echo_of
 from paceline.engine.generators import GENERATORS
 from paceline.engine.isolation import Refusing, Shared, Stale, Streams, Swapping
 from paceline.engine.journal import Base
@@ -73,6 +74,7 @@ class Host:
         self.tell = tell
         self.ready = ready
         self._max_message = max_message
+        self._small = min(max_message, SMALL)  # bytes of an answer that is kept as it is, and travels
         self._may_leave = may_leave  # members that say that they may not be run on its threads are taken away
         self._seats: dict[int, Seat] = {}
         self._functions: dict[int, HostedFunction] = {}
@@ -200,15 +202,16 @@ class Host:
     # -- calls ----------------------------------------------------------------------------------------
 
     def _on_call(self, method: str, record: bool, items: list[tuple[int, wire.Packed]]) -> list[Result]:
-        return [self._call(self._seats[index], method, record, packed) for index, packed in items]
+        seats = self._seats
+        with self.isolation.in_a_row() if len(items) > 1 else nullcontext():
+            return [self._call(seats[index], method, record, packed) for index, packed in items]
 
     def _call(self, seat: Seat, method: str, record: bool, packed: wire.Packed) -> Result:
-        index = seat.index
         if seat.stale:
-            return index, STALE, None, 0, None
+            return seat.index, STALE, None, 0, None
         if seat.error is not None:
             return self.mishap(seat, method, seat.error)
-        self.begin(index)
+        self.begin(seat.index)
         start = perf_counter() if self.traced else 0.0
         streams = seat.streams
         prior = streams.drawn() if streams.isolated else None
@@ -220,7 +223,7 @@ class Host:
             return self.mishap(seat, method, error)
         finally:
             if self.traced:
-                self.span(method, index, start)
+                self.span(method, seat.index, start)
         if streams.isolated:
             for port in self.ports.values():
                 port.distrust(seat)
@@ -233,7 +236,10 @@ class Host:
             if type(answer) is Anew:
                 base = self._base(seat, answer, prior)
                 answer = answer.answer
-            packed = self.packed(answer)
+            packed = wire.pack(answer)
+            if type(packed) is bytes and len(packed) <= self._small:  # as nearly always
+                return seat.index, OK, packed, None if record else 0, base
+            packed = self._of_fair_size(packed)
         except Exception as error:  # NotSendable, TooLarge, or whatever the answer's own code raises while it is packed
             return self.failure(seat.index, error)
         return seat.index, OK, packed, echo_of(answer, packed) if record else 0, base
@@ -246,9 +252,9 @@ class Host:
 
     def packed(self, answer: Any) -> wire.Packed:
         """An answer as it travels, or is kept."""
-        packed = wire.pack(answer)
-        if type(packed) is bytes and len(packed) <= self._max_message:  # as nearly always
-            return packed
+        return self._of_fair_size(wire.pack(answer))
+
+    def _of_fair_size(self, packed: wire.Packed) -> wire.Packed:
         size = wire.size(packed)
         if size > self._max_message:
             raise TooLarge(

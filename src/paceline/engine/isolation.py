@@ -12,7 +12,8 @@ replayed with swapping on, and the call is made again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import Context
 from functools import partial
 from typing import Any
@@ -89,7 +90,7 @@ class Swapping:
             answer = function(*args)
         except self._passing:
             if not self.quiet_since(before):
-                self._put_back()
+                self.put_back()
             raise
         except BaseException:
             if not self.quiet_since(before):
@@ -98,6 +99,18 @@ class Swapping:
         if GENERATORS.peek() != before and not self.quiet_since(before):
             self.disown()
         return answer
+
+    @contextmanager
+    def in_a_row(self) -> Iterator[None]:
+        """One call after another: nobody else draws between them, so a look after one vouches for the next too."""
+        alone = self._alone
+        if not alone:
+            self.watch()
+            self._alone = True
+        try:
+            yield
+        finally:
+            self._alone = alone
 
     def quiet_since(self, before: tuple[object, ...]) -> bool:
         """Whether nobody has drawn since."""
@@ -117,12 +130,14 @@ class Swapping:
 
     def disown(self) -> None:
         """Puts the states outside back as they were before a watched call touched them."""
-        self._put_back()
+        self.put_back()
         raise Stale
 
-    def _put_back(self) -> None:
-        GENERATORS.restore(self._outside)
-        self.outside_peek = GENERATORS.peek()
+    def put_back(self) -> None:
+        """Puts the states outside back as they were when somebody began to watch, if anybody has drawn since."""
+        if GENERATORS.peek() != self.outside_peek:
+            GENERATORS.restore(self._outside)
+            self.outside_peek = GENERATORS.peek()
 
     def _swapped(self, streams: Streams, name: str, function: Callable[..., Any], args: Any, keep: bool) -> Any:
         outside = GENERATORS.save()
@@ -175,6 +190,11 @@ class Refusing:
             raise
         self._vouch(before)
         return answer
+
+    @staticmethod
+    def in_a_row() -> AbstractContextManager[None]:
+        """One call after another: here that changes nothing, as others go on meanwhile."""
+        return nullcontext()
 
     def _vouch(self, before: tuple[object, ...]) -> None:
         if not self.quiet_since(before):

@@ -66,6 +66,7 @@ class Moving:
         crew = self._crew
         crew.slots, crew.backend = slots, place
         crew.epoch += 1
+        crew.let_go()
         for member in moving:
             member.slot, member.leaving = placed[member.index], False
         handle = crew.sending.build(moving)

@@ -64,7 +64,7 @@ class Pilot:
             here.meter = self._meter if on else None
 
     def resting(self, rounds: int = 1) -> bool:
-        """Whether there is nothing to measure or to decide now; it is asked once in so many rounds."""
+        """Whether there is nothing to measure or to decide now; so many rounds have passed since it was last asked."""
         if self.final:
             return True
         if perf_counter() >= self._rests_until:

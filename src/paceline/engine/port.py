@@ -23,15 +23,13 @@ from paceline.engine.ringing import Ringing
 from paceline.engine.roster import Slot
 from paceline.engine.rows import Spec
 from paceline.engine.salvage import Salvage
+from paceline.engine.shortening import ROUNDS_PER_LOOK
 from paceline.engine.straight import Straight, not_here, straight_round
 from paceline.engine.waiting import Waiting
-from paceline.errors import Closed
+from paceline.errors import BadInput, Closed
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
-
-
-_ROUNDS_PER_LOOK = 128  # how often journals are looked at: are they long enough for a snapshot?
 
 
 class Port:
@@ -56,6 +54,7 @@ class Port:
         self.salvage = Salvage(crew, number, self.book, self.ringing, self.answers)
         self._waiting = Waiting(crew, self.book, self.ringing)
         self.rounds = 0
+        self._told_pilot = 0  # how many of them the pilot knows of
         self.straight: Straight = not_here
         """The short way of a round, for whoever counts every call: if it gives False, `round` goes another."""
         self.inputs = self.book.rows.inputs
@@ -90,7 +89,9 @@ class Port:
         self._check_open()
         crew.stirs += 1
         if crew.pilot is not None:
+            self.pilot_rests()
             crew.pilot.begin(through_port=True)
+            self._told_pilot = self.rounds + 1  # of this one, too
         items = book.chosen(members)
         if book.outstanding:
             book.check_idle(items)
@@ -121,6 +122,7 @@ class Port:
         crew, answers, outstanding = self._crew, self.answers, self.book.outstanding
         if crew.closed:
             raise Closed("the pool was closed before its rows were fetched")
+        self._check_not_within()
         answers.extras, answers.errors = {}, {}
         goal = outstanding if min_ready is None else min(min_ready, outstanding)
         try:
@@ -148,7 +150,7 @@ class Port:
         Raises:
             BadInput: somebody has been posted and not been waited for; that stays as it is.
         """
-        if not (self.straight() or (self._may_go_straight() and self.straight())):
+        if not (self.straight() or (self._find_straight() and self.straight())):
             self._post_and_wait()
 
     def _post_and_wait(self) -> None:
@@ -160,18 +162,24 @@ class Port:
             self.post()
             self.wait()
         except BaseException:
-            if self.book.outstanding:
-                self.cancel(keep=False)
+            with UNINTERRUPTED:
+                if self.book.outstanding:
+                    self.cancel(keep=False)
             raise
 
-    def _may_go_straight(self) -> bool:
-        """Whether all live in this process, and nothing else is going on: so it is until something stirs."""
+    def _find_straight(self) -> bool:
+        """Makes `straight` anew, if all live in this process and nothing else is going on: it holds until that stirs.
+
+        Returns:
+            Whether it did.
+        """
+        self.straight = not_here
         crew, slot = self._crew, self.ringing.only_slot()
         if slot is None or slot.inflight or slot.queue or slot.redo or self.book.outstanding or self.salvage.unable:
             return False
         if crew.called or crew.suspicious or crew.closed or crew.trace is not None or crew.last_port is not self:
             return False
-        if crew.pilot is not None and not crew.pilot.resting(0):
+        if crew.pilot is not None and not self.pilot_rests():
             return False
         worker = slot.worker
         if worker is None or worker.backend != "inline" or type(worker.isolation) is not Swapping:
@@ -195,6 +203,7 @@ class Port:
         if self._number not in self._crew.ports:
             return
         self.settle(set(self.book.members))
+        self.straight = not_here
         del self._crew.ports[self._number]
         for slot in self._crew.slots.values():
             if slot.worker is not None and self.book.lives_on(slot):
@@ -206,6 +215,7 @@ class Port:
     def settle(self, members: set[int]) -> None:
         """Waits until what these members were posted is done, and takes it into their journals; `wait` fetches it."""
         book = self.book
+        self._check_not_within()
         posted = [item for item in book.everyone if book.members[item] in members and book.waiting[item]]
         leaving = self._crew.aside.leaving  # then those that were set aside have yet to be run elsewhere
         items = [item for item in posted if not (leaving and item in self.answers.aside)]
@@ -224,6 +234,11 @@ class Port:
             return (*about, book.rows.arrays), None
         return (*about, book.rows.layout), book.rows.descriptor if slot.worker.shares_memory else None
 
+    def pilot_rests(self) -> bool:
+        """Tells the pilot of the rounds since it was last asked. Returns whether it has nothing to measure now."""
+        rounds, self._told_pilot = max(0, self.rounds - self._told_pilot), self.rounds
+        return self._crew.pilot is None or self._crew.pilot.resting(rounds)
+
     def cancel(self, *, keep: bool = True) -> None:
         """We were interrupted in the middle of a round: it never took place. Workers that may have begun it are given
         up, and their members rebuilt from journals that do not know of it. What they know (and `keep`) stays."""
@@ -236,6 +251,10 @@ class Port:
     def _check_open(self) -> None:
         if self._crew.closed or self._number not in self._crew.ports:
             raise Closed("this port, or its pool, has been closed")
+
+    def _check_not_within(self) -> None:
+        if self.book.waiting is self.book.ones:
+            raise BadInput("a member waits, in the middle of its own round, for that round to end")
 
     def _come_after_others(self, items: list[int]) -> None:
         """Another port rang last: what it asked of these members comes first, in their journals too."""
@@ -255,5 +274,5 @@ class Port:
 
     def _count_round(self) -> None:
         self.rounds += 1
-        if self.rounds % _ROUNDS_PER_LOOK == 0:
+        if self.rounds % ROUNDS_PER_LOOK == 0:
             self._crew.shortening.shorten(self._crew.members[member] for member in self.book.members)

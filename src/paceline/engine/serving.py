@@ -242,7 +242,7 @@ class BoundPort:
             said[item] = result
         del IN_FLIGHT[get_ident()]
 
-    def tell(self, said: dict[int, Any], before: Any) -> None:
+    def vouch_for_all(self, said: dict[int, Any], before: Any) -> None:
         """Says what has come of everybody, for somebody who ran all `calls` because they are `straight`."""
         self._vouch(self._items, said, before)
 

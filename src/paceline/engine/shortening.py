@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from paceline.engine.crew import Crew
 
 
+ROUNDS_PER_LOOK = 128
+"""How often, in rounds of a port, journals are looked at: are they long enough for a snapshot?"""
+
 _FIRST = (
     2.0  # seconds before the first snapshot, if they may take only so much of the time: that long a rebuild may take
 )

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from paceline.engine.generators import GENERATORS
+from paceline.engine.generators import GENERATORS, Peek
+from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.serving import Raised
+from paceline.engine.shortening import ROUNDS_PER_LOOK
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
@@ -19,9 +21,7 @@ if TYPE_CHECKING:
     from paceline.engine.port import Port
     from paceline.engine.serving import BoundPort
 
-ROUNDS_PER_LOOK = 1024
-"""How often the long way is taken: there rows are timed, and journals looked at."""
-
+_ROUNDS_UNTIL_THE_LONG_WAY = 8 * ROUNDS_PER_LOOK  # there journals are looked at, and rows timed
 _ROUNDS_PER_CLOCK = 16  # how often the pilot is asked whether it is time to measure again
 
 Straight = Callable[[], bool]
@@ -35,13 +35,14 @@ def straight_round(crew: Crew, port: Port, bound: BoundPort, isolation: Swapping
 
     def run() -> bool:
         rounds = port.rounds + 1
-        if crew.stirs != stirs or not bound.straight or book.outstanding or not rounds % ROUNDS_PER_LOOK:
+        if crew.stirs != stirs or not bound.straight or book.outstanding or not rounds % _ROUNDS_UNTIL_THE_LONG_WAY:
             return False
-        if not rounds % _ROUNDS_PER_CLOCK and pilot is not None and not pilot.resting(_ROUNDS_PER_CLOCK):
+        if not rounds % _ROUNDS_PER_CLOCK and pilot is not None and not port.pilot_rests():
             return False
         if answers.extras or answers.errors:
             answers.extras, answers.errors = {}, {}
         said: dict[int, Any] = {}
+        before: Peek = ()
         try:
             book.outstanding = many  # from here on: if we are interrupted, the round is void
             book.waiting = everyone  # in place of marks that would have to be set and taken back
@@ -60,21 +61,30 @@ def straight_round(crew: Crew, port: Port, bound: BoundPort, isolation: Swapping
             if said or GENERATORS.peek() != before:
                 marks[:], book.waiting = everyone, marks
                 log.ring(None)
-                bound.tell(said, before)
+                bound.vouch_for_all(said, before)
                 port.wait()
             else:
                 log.rung_and_served()
                 book.waiting, book.outstanding, port.rounds = marks, 0, rounds
         except BaseException:
-            if book.waiting is everyone:
-                marks[:], book.waiting = everyone, marks
-                log.distrust()
-            if book.outstanding:
-                port.cancel(keep=False)  # nobody will come back for it
+            _give_up(port, isolation, before, marks)
             raise
         return True
 
     return run
+
+
+def _give_up(port: Port, isolation: Swapping, before: Peek, marks: bytearray) -> None:
+    """We were interrupted, or somebody raised: what is still under way never took place."""
+    book = port.book
+    with UNINTERRUPTED:  # whoever is impatient and interrupts again would find half of it done
+        if book.waiting is book.ones:
+            marks[:], book.waiting = book.ones, marks
+            book.log.distrust()
+        if before == isolation.outside_peek:
+            isolation.put_back()  # somebody may have drawn, and nobody has looked
+        if book.outstanding:
+            port.cancel(keep=False)  # nobody will come back for it
 
 
 def not_here() -> bool:

@@ -96,6 +96,10 @@ class Member:
     def _step(self, action: Any) -> tuple[float, bool, Mapping[str, Any]]:
         """Reward, whether it is done, and what else there is to know."""
         answer = self._env.step(action)
+        if type(answer) is tuple and len(answer) == 4 and type(answer[1]) is float and type(answer[3]) is dict:
+            _, reward, done, info = answer  # as nearly always
+            if math.isfinite(reward):
+                return reward, bool(done), info
         if not isinstance(answer, tuple) or len(answer) != 4 or not isinstance(answer[3], (dict, Mapping)):
             raise BadInput(f"{self._tag}: step() of {type(self._env).__name__} gave {_mistake(answer)}")
         _, reward, done, info = answer
@@ -111,8 +115,12 @@ class Member:
         if lookup != self._names:  # one that is set at the reset, or never changes
             self._names = dict(lookup)
             self._numbers = {name.lower(): number for number, name in lookup.items()}
-        numbers = self._numbers
-        return [numbers[word] for action in actions if (word := action.lower()) in numbers]
+        numbers, valid = self._numbers, []
+        for action in actions:  # nearly always one, and a comprehension takes long to set up
+            word = action.lower()
+            if word in numbers:
+                valid.append(numbers[word])
+        return valid
 
     # -- looking ---------------------------------------------------------------------------------------
 

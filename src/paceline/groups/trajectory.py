@@ -80,7 +80,7 @@ class Trajectory:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """A state per turn, and the last one."""
+        """A state per turn, and the last one. Whoever was given the cache may have put another list there."""
         history: list[dict[str, Any]] = self.cache["history"]
         return history
 
@@ -148,10 +148,10 @@ class Trajectory:
     def _close_turn(self, said: Said, executed: list[Any], reward: float, info: dict[str, Any]) -> Any:
         """Completes the last turn; gives the state that it began with."""
         actions, response, raw_response = said
-        given = list(actions[: len(executed)])
-        self.status.num_actions += len(executed)
-        self.status.rewards.append(reward)
-        turn: dict[str, Any] = self.cache["history"][-1]
+        given = [*actions[: len(executed)]]
+        status, turn = self.status, self.cache["history"][-1]
+        status.num_actions += len(executed)
+        status.rewards.append(reward)
         turn["actions"] = given if given == executed else executed  # a long text once, not as it came back too
         turn["reward"], turn["info"] = reward, info
         turn["llm_response"], turn["llm_raw_response"] = response, raw_response

@@ -24,6 +24,7 @@ from paceline.groups.trajectory import Said, Trajectory, failure_of
 _LATE = ("wait", "truncate")
 _PARTS, _SMALLEST = 2, 32  # in how many parts turns are sent, and how many are not worth another message
 _TELL = 5  # failures of a kind that are told one by one
+_TAKEN, _HANDLE = operator.attrgetter("taken"), operator.attrgetter("handle")
 _told: Counter[str] = Counter()
 _log = logging.getLogger("paceline")
 
@@ -146,7 +147,7 @@ class Turns:
         handles = _handles(tickets)
         wait_for_any(_handles(self.pending), 0.0)  # stragglers of earlier calls too
         self._take_in()
-        while sum(ticket.taken for ticket in tickets) < goal:
+        while sum(map(_TAKEN, tickets)) < goal:
             left = None if end is None else end - monotonic()
             if left is not None and left <= 0:
                 return
@@ -187,30 +188,32 @@ class Turns:
         for ticket in self.pending:
             env_id, handle = ticket.trajectory.env_id, ticket.handle
             assert handle is not None
-            if env_id in waiting or not handle.has(env_id):
+            outcome = handle.found(env_id) if not waiting or env_id not in waiting else None
+            if outcome is None:
                 waiting.add(env_id)
             else:
-                self._take(ticket, handle.outcome(env_id))
+                self._take(ticket, outcome)
         self.pending = [ticket for ticket in self.pending if not ticket.taken]
 
     def _take(self, ticket: Ticket, outcome: Outcome) -> None:
         ticket.taken = True
         trajectory = ticket.trajectory
         status = trajectory.status
+        answer, error = outcome
         over = status.terminated
         if status.cut:
             pass  # nobody waits for it any more
-        elif outcome.error is None:
-            trajectory.take(outcome.answer, ticket.said, self._penalty)
+        elif error is None:
+            trajectory.take(answer, ticket.said, self._penalty)
         else:
-            trajectory.lose(failure_of(own(outcome.error), status.num_actions), ticket.said)
+            trajectory.lose(failure_of(own(error), status.num_actions), ticket.said)
         ticket.done = status.terminated
         if status.failure is not None and not over:
             tell_of(trajectory)
 
 
 def _handles(tickets: Sequence[Ticket]) -> list[Handle]:
-    return list(dict.fromkeys(ticket.handle for ticket in tickets if ticket.handle is not None))
+    return [handle for handle in dict.fromkeys(map(_HANDLE, tickets)) if handle is not None]
 
 
 def own(error: BaseException) -> BaseException:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dis
 import gc
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
@@ -18,8 +17,6 @@ from types import CodeType, FunctionType
 from typing import Any
 
 _ABSENT = object()
-_LOOKS = {"vars", "__dict__", "dir", "getmembers", "locals"}  # at the attributes of something, in their order
-_BLIND = ("builtins", "typing", "abc", "gymnasium")  # known not to care about the order of an env's attributes
 
 
 def attributes(thing: Any) -> dict[str, Any]:
@@ -32,30 +29,6 @@ def set_attributes(thing: Any, state: dict[str, Any]) -> None:
     """Gives an object its attributes."""
     for name, value in state.items():
         object.__setattr__(thing, name, value)
-
-
-def sees_order(kind: type) -> bool:
-    """Whether code of a class, or around it in its module, may look at the attributes of an object in their order."""
-    strange = [base for base in kind.__mro__ if base.__module__.partition(".")[0] not in _BLIND]
-    codes = (code for base in strange for space in _around(base) for code in _codes_in(space))
-    return any(base.__module__ not in sys.modules for base in strange) or any(_LOOKS & _named(code) for code in codes)
-
-
-def _around(base: type) -> list[Any]:
-    """A class, and what stands beside it."""
-    module = vars(sys.modules.get(base.__module__, sys))
-    beside = [thing for thing in module.values() if getattr(thing, "__module__", None) == base.__module__]
-    return [vars(base).values(), beside, *(vars(thing).values() for thing in beside if isinstance(thing, type))]
-
-
-def _codes_in(space: Any) -> Iterator[CodeType]:
-    return (function.__code__ for value in space for function in _functions(value))
-
-
-def _named(code: CodeType) -> set[str]:
-    """The names that code uses, and code in it."""
-    inner = (_named(constant) for constant in code.co_consts if isinstance(constant, CodeType))
-    return {*code.co_names}.union(*inner)
 
 
 def _looked_up(thing: Any) -> dict[str, Any] | None:

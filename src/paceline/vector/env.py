@@ -121,7 +121,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         if len(self._actions) == 1 and not self._actions[0].path:
             self._acts = self._port.inputs[self._actions[0].name]
             self._dtype, self._shape = self._acts.dtype, self._acts.shape
-            self._line = self._acts.data if self._acts.ndim == 1 else None
+            self._line = self._acts.data if self._acts.ndim == 1 and self._dtype.isnative else None
         self._reads = self._gathering()
         self._arrivals = Arrivals(self._port)
 

@@ -229,7 +229,7 @@ class Instance:
         given, seen, numbers = rows[0] if self._single else rows, rows[1], mine.numbers
         at_once, reseed = self._at_once, self._rules.reseed
         dtype, shape = self._usual
-        line: Any = seen.data if shape is not None and len(shape) == 1 else None
+        line: Any = seen.data if shape is not None and len(shape) == 1 and dtype.isnative else None
 
         def step_once() -> Any:
             if self._over:

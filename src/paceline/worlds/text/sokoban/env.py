@@ -167,7 +167,8 @@ class Sokoban:
         Raises:
             BadInput: it has not been reset.
         """
-        if self.over:
+        most = self.config.max_steps
+        if self._placed == self._boxes or self._steps >= most:
             info = {"action_is_effective": False, "action_is_valid": False, "success": self.success}
             return self.render(), 0.0, True, info
         move = self._moves.get(action if type(action) is int else find(action, self.action_lookup))
@@ -181,7 +182,7 @@ class Sokoban:
             reward += PLACED if self._placed > before else -PLACED
             reward += SOLVED if solved else 0.0
         info = {"action_is_effective": moved, "action_is_valid": move is not None, "success": solved}
-        return self.render(), reward, solved or self._steps >= self.config.max_steps, info
+        return self.render(), reward, solved or self._steps >= most, info
 
     @property
     def success(self) -> bool:
