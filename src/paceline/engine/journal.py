@@ -27,6 +27,7 @@ Mark = tuple[Any, ...]
 
 _SAMPLE = 64  # elements of a row that are compared; all of them in a row of less than twice as many
 _FIRST_CAPACITY = 64
+_WHOLE = slice(None)
 _ECHOES = 1 << 20  # bytes of answers that one journal keeps as they are
 
 
@@ -169,7 +170,7 @@ class PortLog:
         for log, source in self._copies:
             log[count] = source
         for last, now in self._all_of_it:
-            last[:] = now
+            last[_WHOLE] = now
         if self._distrusted:
             self._distrusted.clear()
         self._now = count + 1, self._none  # last: whoever is interrupted before it has to `distrust`
@@ -190,7 +191,7 @@ class PortLog:
         """Remembers what the items have put out (None: all of them)."""
         if items is None:
             for last, now in self._all_of_it:
-                last[:] = now
+                last[_WHOLE] = now
             if self._distrusted:
                 self._distrusted.clear()
             self._now = self._now[0], self._none  # last: whoever is interrupted before it finds the ring open

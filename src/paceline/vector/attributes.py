@@ -1,27 +1,36 @@
-"""What an object has, read and set without a look at its `__dict__`.
+"""What an object has, in its order, read without a look at its `__dict__`.
 
 Up to CPython 3.12 an object keeps its attributes in a compact form until somebody asks for its `__dict__`, as every
-pickle does; from then on each is found more slowly, and a step of CartPole takes a tenth longer. So the names are taken
-from the code of its class that sets them, and the values one by one. The garbage collector knows how many there are:
-if the two do not agree, something has been set from outside, and the `__dict__` has the word.
+pickle does; from then on each is found more slowly, and a step of a small env can take half as long again. So they are
+read in memory, where a self-test has found them to be. Where it has not, `vars` serves, with the same result.
+
+    object ── pointer ──► … 2nd, 1st, count, size | values      which key came when, and what it has, by number of key
+    empty twin ── __dict__ ──► keys                             which name has which number, in all objects of a class
 """
 
 from __future__ import annotations
 
-import dis
+import ctypes
 import gc
-from collections import Counter
-from collections.abc import Iterator
-from functools import lru_cache
-from types import CodeType, FunctionType
+import os
+import struct
+import sys
+from functools import cache
 from typing import Any
 
-_ABSENT = object()
+# Where the pointer stands, from the object, and what it is off by: a mark that says that these are not in a dict.
+_POINTERS = {(3, 11): (-32, 0), (3, 12): (-24, 1)}
+_KEYS_OF_A_DICT = 32
+# In bytes from the beginning of the keys; a key and what would be its value are two words.
+_HEAD_OF_KEYS, _LOG_OF_INDICES, _COUNT_OF_KEYS, _KEY = 32, 9, 24, 2
 
 
 def attributes(thing: Any) -> dict[str, Any]:
-    """The attributes of a plain object, whose class has no `__slots__`; in no order that means anything."""
-    found = _looked_up(thing)
+    """The attributes of an object, in the order in which it got them; its class has no `__slots__`, nor a base in C."""
+    try:
+        found = _read(thing) if _proven() else None
+    except (OSError, LookupError, struct.error):  # something has changed it meanwhile, on a thread
+        found = None
     return dict(vars(thing)) if found is None else found
 
 
@@ -31,73 +40,68 @@ def set_attributes(thing: Any, state: dict[str, Any]) -> None:
         object.__setattr__(thing, name, value)
 
 
-def _looked_up(thing: Any) -> dict[str, Any] | None:
-    """The attributes that the class's own code sets; None if these are not all of them."""
-    kind: Any = type(thing)
-    held = Counter(map(id, gc.get_referents(thing)))
-    held[id(kind)] -= 1
-    found, doubtful = {}, {}
-    for name in _set_by(kind):
-        of_class = _of_class(kind, name)
-        if hasattr(type(of_class), "__get__"):
-            continue  # a property, which is not to be asked, or a method: the class's, or the count will show it
-        value = _got(thing, name)
-        if value is of_class:
-            doubtful[name] = value  # its own, or its class's?
-        elif value is not _ABSENT:
-            found[name] = value
-            held[id(value)] -= 1
-    for name, value in doubtful.items():
-        if held[id(value)] > 0 and _is_its_own(thing, name, value):
-            found[name] = value
-            held[id(value)] -= 1
-    return None if any(held.values()) else found
+def _read(thing: Any) -> dict[str, Any] | None:
+    """The attributes of an object in its compact form; None: it has left that."""
+    with open("/proc/self/mem", "rb", buffering=0) as file:  # where a wrong address is an error, and no crash
+        memory = _Memory(file.fileno())
+        offset, mark = _POINTERS[sys.version_info[:2]]
+        (pointer,) = memory.words(id(thing) + offset, 1)
+        if not pointer or pointer % 2 != mark:
+            return None
+        names = memory.names(type(thing))
+        order, places = memory.values(pointer + mark)
+    held = {id(value): value for value in gc.get_referents(thing)}
+    return {names[number]: held[places[number]] for number in order}
 
 
-def _is_its_own(thing: Any, name: str, value: Any) -> bool:
-    """Whether an attribute that its class has too is the object's own; while it is away, its class's stands in."""
+class _Memory:
+    """This process's memory, by a descriptor of it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def raw(self, address: int, count: int) -> bytes:
+        return os.pread(self._descriptor, count, address)
+
+    def words(self, address: int, count: int) -> tuple[int, ...]:
+        return struct.unpack(f"={count}Q", self.raw(address, 8 * count))
+
+    def values(self, address: int) -> tuple[bytes, tuple[int, ...]]:
+        """Which keys of an object have a value, in their order; and where the values of all lie, by number of key."""
+        count, _ = self.raw(address - 2, 2)
+        order = self.raw(address - 2 - count, count)[::-1]
+        return order, self.words(address, max(order, default=-1) + 1)
+
+    def names(self, kind: type) -> list[str]:
+        """The names that the objects of a class share, by their numbers."""
+        empty = vars(object.__new__(kind))
+        (keys,) = self.words(id(empty) + _KEYS_OF_A_DICT, 1)
+        (log_of_indices,) = self.raw(keys + _LOG_OF_INDICES, 1)
+        (count,) = self.words(keys + _COUNT_OF_KEYS, 1)
+        entries = self.words(keys + _HEAD_OF_KEYS + (1 << log_of_indices), _KEY * count)
+        return [ctypes.cast(place, ctypes.py_object).value for place in entries[::_KEY]]
+
+
+@cache
+def _proven() -> bool:
+    """Whether attributes lie where they are thought to lie: found out on an object of our own."""
     try:
-        object.__delattr__(thing, name)
-    except AttributeError:
+        known = _Known()
+        found = _read(known)
+        return found is not None and list(found.items()) == [("c", "c"), ("d", None), ("a", 2), ("b", 0)]
+    except Exception:
         return False
-    object.__setattr__(thing, name, value)
-    return True
 
 
-def _got(thing: Any, name: str) -> Any:
-    try:
-        return object.__getattribute__(thing, name)
-    except AttributeError:
-        return _ABSENT
+class _Known:
+    """Has got its attributes in an order that is not that of the first of its kind."""
 
+    a: Any
 
-@lru_cache(maxsize=256)
-def _set_by(kind: Any) -> tuple[str, ...]:
-    """Names that may be attributes. Only names: what a class has under them may change."""
-    names = dict.fromkeys(name for base in kind.__mro__ for name in _names_in(base))
-    return tuple(name for name in names if not name.startswith("__"))
-
-
-def _of_class(kind: type, name: str) -> Any:
-    return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), _ABSENT)
-
-
-def _names_in(base: type) -> Iterator[str]:
-    for name, value in vars(base).items():
-        yield name
-        for function in _functions(value):
-            yield from _set_in(function.__code__)
-    yield from vars(base).get("__annotations__", ())
-
-
-def _functions(value: Any) -> list[FunctionType]:
-    parts = (value, *(getattr(value, part, None) for part in ("fget", "fset", "fdel", "__func__", "__wrapped__")))
-    return [part for part in parts if isinstance(part, FunctionType)]
-
-
-def _set_in(code: CodeType) -> Iterator[str]:
-    """Names of attributes that are set there, of whatever object."""
-    yield from (step.argval for step in dis.get_instructions(code) if step.opname == "STORE_ATTR")
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _set_in(constant)
+    def __init__(self, first: bool = True) -> None:
+        if first:
+            _Known(first=False).a = 1
+        self.b: Any = 1
+        self.c, self.d, self.a = "c", None, 2
+        del self.b
+        self.b = 0

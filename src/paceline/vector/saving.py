@@ -75,15 +75,18 @@ def _spelled_out(env: Any) -> bytes:
 
 @lru_cache(maxsize=256)
 def _is_plain(kind: Any) -> bool:
-    """Whether what there is of an object are its attributes, in whatever order.
-
-    Gymnasium's own classes are known to be like that. Others may hold more (a base in C), or look at `vars` in order.
-    """
-    if kind.__module__.partition(".")[0] != "gymnasium":
-        return False
+    """Whether what there is of an object are its attributes: nothing of it is its class's own way, or lies in C."""
     usual = all(getattr(kind, way, None) is getattr(object, way, None) for way in (*_OWN_WAYS, *_NEW_WAYS))
     slots = any(vars(base).get("__slots__") for base in kind.__mro__)
-    return usual and not slots and kind.__dictoffset__ != 0
+    return usual and not slots and _form(kind) == _form(_Empty)
+
+
+class _Empty:
+    """A class without a base in C."""
+
+
+def _form(kind: Any) -> tuple[int, ...]:
+    return kind.__basicsize__, kind.__itemsize__, kind.__dictoffset__, kind.__weakrefoffset__
 
 
 class _Capped:
@@ -114,7 +117,7 @@ class _Plain(pickle.Pickler):
         known = root in _KNOWN or root.startswith("_cython")  # functions of NumPy's generators
         if not known and any(getattr(kind, way, None) is not getattr(object, way, None) for way in _OWN_WAYS):
             raise pickle.PicklingError(f"{kind} has a way of its own")
-        if kind is part or not _is_plain(kind):
+        if kind is part or kind in copyreg.dispatch_table or not _is_plain(kind):
             return NotImplemented
         new, state = copyreg.__newobj__, attributes(part)  # type: ignore[attr-defined]
         if self.fast:  # spelled out: whatever the order in which they were set
