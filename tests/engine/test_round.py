@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 import os
 import signal
 import sys
 import threading
 import time
+import weakref
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import psutil
@@ -289,3 +291,78 @@ def test_what_was_said_before_a_death_is_heard() -> None:
         assert port.wait() == [0, 1]
         assert port.extras == {0: "said"}
         assert port.outputs["out"].tolist() == [7.0, 5.0]
+
+
+class Watched(Adds):
+    """Is asked for when nobody should hold it any more."""
+
+    alive: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alive.add(self)
+
+
+@pytest.mark.parametrize("way", ["move", "port", "pool"])
+def test_members_that_have_gone_are_not_held_for_the_sake_of_rounds(way: str) -> None:
+    with Pool([Watched] * 3, backend="process", workers=2, placement=[HERE] * 3) as pool:
+        port = pool.port("row", *ORDER)
+        for _ in range(5):
+            port.round()
+        assert len(Watched.alive) == 3
+        if way == "port":
+            port.close()
+        pool.move([0, 1, 1]) if way != "pool" else pool.close()
+        gc.collect()
+        assert len(Watched.alive) == 0
+
+
+def test_nobody_waits_in_a_round_for_its_end() -> None:
+    with Pool([Nested] * 2) as pool:
+        port = pool.port("row", *ORDER)
+        for _ in range(5):
+            port.round()
+        Nested.ask = port.wait
+        with pytest.raises(paceline.BadInput, match="in the middle of its own round"):
+            port.round()
+
+
+class Draws(Adds):
+    """Draws from NumPy's own generator when it is told to, and then is interrupted."""
+
+    def row(self, order: np.ndarray, out: np.ndarray) -> Any:
+        if int(order) == 9:
+            np.random.random()
+            raise KeyboardInterrupt
+        return super().row(order, out)
+
+
+def test_after_an_interrupt_the_callers_generator_is_as_it_was() -> None:
+    with Pool([Draws] * 3) as pool:
+        port = pool.port("row", *ORDER)
+        for _ in range(5):
+            port.round()
+        np.random.seed(3)
+        before = np.random.get_state()[2]
+        port.inputs["order"][:] = [1, 9, 1]
+        with pytest.raises(KeyboardInterrupt):
+            port.round()
+        assert np.random.get_state()[2] == before
+
+
+def test_auto_counts_every_round_while_it_rests() -> None:
+    with Pool([Adds] * 3, backend="auto") as pool:
+        port = pool.port("row", *ORDER)
+        pilot: Any = pool._crew.pilot
+        while not pilot.resting(0):
+            port.round()
+        pilot._rests_until, pilot.final = time.perf_counter() + 100.0, False
+        counted = []
+        for turn in range(330):
+            counted.append(pilot._rested)
+            port.round()
+            if turn % 16 == 8:
+                pool.call("look", record=False)
+        port.post()
+        port.wait()
+        assert 328 <= pilot._rested - counted[0] <= 334

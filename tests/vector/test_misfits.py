@@ -9,9 +9,32 @@ import numpy as np
 import pytest
 from envs import Count
 from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
 
 from paceline import BadInput
 from paceline.vector import make_vec
+
+
+class BigEndian(Count):
+    """Shows, and is told, numbers in the other order of bytes."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.dtype(">f4"))  # type: ignore[arg-type]
+        self.action_space = spaces.Box(-1.0, 1.0, (), np.dtype(">f4"))  # type: ignore[arg-type,assignment]
+
+
+@pytest.mark.parametrize("plan", [0, 2])
+def test_the_order_of_bytes_is_the_spaces(plan: int) -> None:
+    makes = [partial(BigEndian, n) for n in range(2)]
+    oracle = SyncVectorEnv(makes)
+    with make_vec(makes, plan=plan) as envs:
+        assert np.array_equal(envs.reset(seed=1)[0], oracle.reset(seed=1)[0])
+        for turn in range(9):
+            actions = np.full(2, turn / 10, ">f4")
+            for ours, theirs in zip(envs.step(actions)[:4], oracle.step(actions)[:4], strict=True):
+                assert ours.dtype == theirs.dtype
+                assert np.array_equal(ours, theirs)
 
 
 class BeginsBadly(Count):
