@@ -22,6 +22,7 @@ from waits import until
 
 import paceline
 from paceline import HERE, Anew, Pool
+from paceline.engine.journal import PortLog
 
 WALK = ({"move": ((), np.float64)}, {"place": ((4,), np.float64), "total": ((), np.float64)})
 ORDER = ({"order": ((), np.int64)}, {"out": ((), np.float64)})
@@ -328,16 +329,18 @@ def test_nobody_waits_in_a_round_for_its_end() -> None:
 
 
 class Draws(Adds):
-    """Draws from NumPy's own generator when it is told to, and then is interrupted."""
+    """Draws from NumPy's own generator when it is told to."""
 
     def row(self, order: np.ndarray, out: np.ndarray) -> Any:
         if int(order) == 9:
             np.random.random()
-            raise KeyboardInterrupt
         return super().row(order, out)
 
 
-def test_after_an_interrupt_the_callers_generator_is_as_it_was() -> None:
+def test_interrupted_before_anybody_looked_the_callers_generator_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
     with Pool([Draws] * 3) as pool:
         port = pool.port("row", *ORDER)
         for _ in range(5):
@@ -345,6 +348,7 @@ def test_after_an_interrupt_the_callers_generator_is_as_it_was() -> None:
         np.random.seed(3)
         before = np.random.get_state()[2]
         port.inputs["order"][:] = [1, 9, 1]
+        monkeypatch.setattr(PortLog, "ring", interrupt)
         with pytest.raises(KeyboardInterrupt):
             port.round()
         assert np.random.get_state()[2] == before
