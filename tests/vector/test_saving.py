@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import sqlite3
+import sys
 from functools import partial
 from typing import Any
 
@@ -103,6 +104,63 @@ def test_attributes_keep_their_order() -> None:
     packed = pickled(env)
     assert packed is not None
     assert list(vars(pickle.loads(packed))) == list(vars(env))
+
+
+class Told:
+    """A descriptor that keeps its value under its own name, and counts who sets it."""
+
+    count = 0
+
+    def __set__(self, thing: Any, value: Any) -> None:
+        Told.count += 1
+        vars(thing)["told"] = value
+
+
+class Unusual(Plain):
+    """Has what only the ordinary way of a pickle brings back without a trace."""
+
+    told = Told()
+    deaths = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = 1
+
+    def __del__(self) -> None:
+        Unusual.deaths += 1
+
+
+class OwnDict(Plain):
+    @property
+    def __dict__(self) -> dict[Any, Any]:  # type: ignore[override]
+        return {1: 2, (3, 4): 5}
+
+
+def test_who_is_unusual_is_pickled_as_usual() -> None:
+    env = Unusual()
+    assert Told.count == 1
+    packed = pickled(env)
+    assert packed is not None
+    assert vars(pickle.loads(packed)) == vars(env)
+    assert Told.count == 1
+    copies, deaths = 2, Unusual.deaths
+    assert deaths <= copies  # of the copies alone: none was made to be looked at
+
+
+def test_who_has_a_dict_of_its_own_is_not_read_in_memory() -> None:
+    assert pickled(OwnDict()) is None
+
+
+def test_a_cycle_is_found_out() -> None:
+    env: Any = Plain()
+    env.part = Plain()
+    env.part.whole = env
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    try:
+        assert pickled(env) is None
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def test_wrappers_that_remember_do_not_begin_afresh() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import nullcontext
 from contextvars import copy_context
 from time import perf_counter
 from typing import Any
@@ -202,9 +201,7 @@ class Host:
     # -- calls ----------------------------------------------------------------------------------------
 
     def _on_call(self, method: str, record: bool, items: list[tuple[int, wire.Packed]]) -> list[Result]:
-        seats = self._seats
-        with self.isolation.in_a_row() if len(items) > 1 else nullcontext():
-            return [self._call(seats[index], method, record, packed) for index, packed in items]
+        return [self._call(self._seats[index], method, record, packed) for index, packed in items]
 
     def _call(self, seat: Seat, method: str, record: bool, packed: wire.Packed) -> Result:
         if seat.stale:

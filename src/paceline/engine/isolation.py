@@ -12,8 +12,7 @@ replayed with swapping on, and the call is made again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
 from contextvars import Context
 from functools import partial
 from typing import Any
@@ -100,18 +99,6 @@ class Swapping:
             self.disown()
         return answer
 
-    @contextmanager
-    def in_a_row(self) -> Iterator[None]:
-        """One call after another: nobody else draws between them, so a look after one vouches for the next too."""
-        alone = self._alone
-        if not alone:
-            self.watch()
-            self._alone = True
-        try:
-            yield
-        finally:
-            self._alone = alone
-
     def quiet_since(self, before: tuple[object, ...]) -> bool:
         """Whether nobody has drawn since."""
         if GENERATORS.peek() == before:
@@ -190,11 +177,6 @@ class Refusing:
             raise
         self._vouch(before)
         return answer
-
-    @staticmethod
-    def in_a_row() -> AbstractContextManager[None]:
-        """One call after another: here that changes nothing, as others go on meanwhile."""
-        return nullcontext()
 
     def _vouch(self, before: tuple[object, ...]) -> None:
         if not self.quiet_since(before):

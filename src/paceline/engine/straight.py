@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from paceline.engine.generators import GENERATORS, Peek
+from paceline.engine.generators import GENERATORS
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.serving import Raised
 from paceline.engine.shortening import ROUNDS_PER_LOOK
@@ -42,13 +42,14 @@ def straight_round(crew: Crew, port: Port, bound: BoundPort, isolation: Swapping
         if answers.extras or answers.errors:
             answers.extras, answers.errors = {}, {}
         said: dict[int, Any] = {}
-        before: Peek = ()
+        watched = False
         try:
             book.outstanding = many  # from here on: if we are interrupted, the round is void
             book.waiting = everyone  # in place of marks that would have to be set and taken back
             before = GENERATORS.peek()
             if before != isolation.outside_peek:
                 isolation.watch()
+            watched = True
             for item, call in calls:
                 try:
                     result = call()
@@ -67,22 +68,22 @@ def straight_round(crew: Crew, port: Port, bound: BoundPort, isolation: Swapping
                 log.rung_and_served()
                 book.waiting, book.outstanding, port.rounds = marks, 0, rounds
         except BaseException:
-            _give_up(port, isolation, before, marks)
+            _give_up(port, marks, isolation if watched else None)
             raise
         return True
 
     return run
 
 
-def _give_up(port: Port, isolation: Swapping, before: Peek, marks: bytearray) -> None:
+def _give_up(port: Port, marks: bytearray, watching: Swapping | None) -> None:
     """We were interrupted, or somebody raised: what is still under way never took place."""
     book = port.book
     with UNINTERRUPTED:  # whoever is impatient and interrupts again would find half of it done
         if book.waiting is book.ones:
             marks[:], book.waiting = book.ones, marks
             book.log.distrust()
-        if before == isolation.outside_peek:
-            isolation.put_back()  # somebody may have drawn, and nobody has looked
+        if watching is not None:
+            watching.put_back()  # somebody may have drawn, and nobody has looked
         if book.outstanding:
             port.cancel(keep=False)  # nobody will come back for it
 

@@ -17,19 +17,21 @@ import struct
 import sys
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 # Where the pointer stands, from the object, and what it is off by: a mark that says that these are not in a dict.
 _POINTERS = {(3, 11): (-32, 0), (3, 12): (-24, 1)}
 _KEYS_OF_A_DICT = 32
 # In bytes from the beginning of the keys; a key and what would be its value are two words.
-_HEAD_OF_KEYS, _LOG_OF_INDICES, _COUNT_OF_KEYS, _KEY = 32, 9, 24, 2
+_HEAD_OF_KEYS, _LOG_OF_INDICES, _KIND_OF_KEYS, _COUNT_OF_KEYS, _KEY = 32, 9, 10, 24, 2
+_SHARED = bytes([2])
 
 
 def attributes(thing: Any) -> dict[str, Any]:
     """The attributes of an object, in the order in which it got them; its class has no `__slots__`, nor a base in C."""
     try:
         found = _read(thing) if _proven() else None
-    except (OSError, LookupError, struct.error):  # something has changed it meanwhile, on a thread
+    except Exception:  # something has changed it meanwhile, on a thread
         found = None
     return dict(vars(thing)) if found is None else found
 
@@ -74,12 +76,23 @@ class _Memory:
 
     def names(self, kind: type) -> list[str]:
         """The names that the objects of a class share, by their numbers."""
-        empty = vars(object.__new__(kind))
-        (keys,) = self.words(id(empty) + _KEYS_OF_A_DICT, 1)
+        (keys,) = self.words(id(_empty(kind)) + _KEYS_OF_A_DICT, 1)
+        if self.raw(keys + _KIND_OF_KEYS, 1) != _SHARED:
+            raise LookupError("these keys are not laid out as expected")
         (log_of_indices,) = self.raw(keys + _LOG_OF_INDICES, 1)
         (count,) = self.words(keys + _COUNT_OF_KEYS, 1)
         entries = self.words(keys + _HEAD_OF_KEYS + (1 << log_of_indices), _KEY * count)
         return [ctypes.cast(place, ctypes.py_object).value for place in entries[::_KEY]]
+
+
+def _empty(kind: type) -> dict[str, Any]:
+    """The dict of an object without attributes. Kept: each object that is made takes room from the keys of all."""
+    if kind not in _EMPTY:
+        _EMPTY[kind] = object.__new__(kind).__dict__
+    return _EMPTY[kind]
+
+
+_EMPTY: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()
 
 
 @cache

@@ -9,7 +9,8 @@ from __future__ import annotations
 import copyreg
 import io
 import pickle
-from functools import lru_cache
+from abc import ABCMeta
+from types import GetSetDescriptorType
 from typing import Any
 
 from gymnasium import wrappers
@@ -18,6 +19,7 @@ from gymnasium.utils import EzPickle
 from paceline.vector.attributes import attributes, set_attributes
 
 _OWN_WAYS = ("__reduce__", "__reduce_ex__", "__getstate__")
+_ODD_WAYS = ("__del__", "__setattr__", "__delattr__")
 _NEW_WAYS = ("__new__", "__getnewargs__", "__getnewargs_ex__", "__getattribute__")
 _KNOWN = ("builtins", "collections", "numpy", "gymnasium", "random", "_random", "enum", "functools", "operator")
 _MOST = 4 << 20  # bytes: what spells out longer is not worth it
@@ -73,12 +75,27 @@ def _spelled_out(env: Any) -> bytes:
     return b"".join(written.parts)
 
 
-@lru_cache(maxsize=256)
 def _is_plain(kind: Any) -> bool:
-    """Whether what there is of an object are its attributes: nothing of it is its class's own way, or lies in C."""
+    """Whether what there is of an object are its attributes: nothing of it is its class's own way, or lies in C.
+
+    Asked without a look at any object. Who is not plain is pickled in the ordinary way.
+    """
+    if type(kind) not in (type, ABCMeta) or _form(kind) != _form(_Empty):
+        return False
     usual = all(getattr(kind, way, None) is getattr(object, way, None) for way in (*_OWN_WAYS, *_NEW_WAYS))
+    odd = any(name in vars(base) for base in kind.__mro__[:-1] for name in _ODD_WAYS)
+    own = [vars(base)["__dict__"] for base in kind.__mro__ if "__dict__" in vars(base)]
     slots = any(vars(base).get("__slots__") for base in kind.__mro__)
-    return usual and not slots and _form(kind) == _form(_Empty)
+    return usual and not odd and not slots and all(isinstance(each, GetSetDescriptorType) for each in own)
+
+
+def _may_be_set(kind: Any, state: dict[str, Any]) -> bool:
+    """Whether attributes can be set one by one: no descriptor of the class would hear of it."""
+    for name in state:
+        of_class = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+        if type(name) is not str or hasattr(type(of_class), "__set__"):
+            return False
+    return bool(state)
 
 
 class _Empty:
@@ -87,6 +104,10 @@ class _Empty:
 
 def _form(kind: Any) -> tuple[int, ...]:
     return kind.__basicsize__, kind.__itemsize__, kind.__dictoffset__, kind.__weakrefoffset__
+
+
+def _name(item: tuple[Any, Any]) -> str:
+    return str(item[0])
 
 
 class _Capped:
@@ -107,6 +128,10 @@ class _Capped:
 class _Plain(pickle.Pickler):
     """Refuses parts that have a way of their own to be pickled, which may leave something out."""
 
+    def __init__(self, file: Any, protocol: int) -> None:
+        super().__init__(file, protocol)
+        self._states: dict[int, tuple[Any, dict[str, Any]]] = {}  # with whom they are of, so that it stays
+
     def reducer_override(self, part: Any) -> Any:
         kind = part if isinstance(part, type) else type(part)
         if kind.__module__ == "__main__":
@@ -119,11 +144,17 @@ class _Plain(pickle.Pickler):
             raise pickle.PicklingError(f"{kind} has a way of its own")
         if kind is part or kind in copyreg.dispatch_table or not _is_plain(kind):
             return NotImplemented
-        new, state = copyreg.__newobj__, attributes(part)  # type: ignore[attr-defined]
-        if self.fast:  # spelled out: whatever the order in which they were set
-            return new, (kind,), dict(sorted(state.items()))
-        return (
-            (new, (kind,), state)
-            if hasattr(part, "__setstate__")
-            else (new, (kind,), state, None, None, set_attributes)
-        )
+        state = self._state(part)
+        if not _may_be_set(kind, state):
+            return NotImplemented
+        new = copyreg.__newobj__  # type: ignore[attr-defined]
+        if self.fast or getattr(kind, "__setstate__", None) is not None:
+            return new, (kind,), state
+        return new, (kind,), state, None, None, set_attributes
+
+    def _state(self, part: Any) -> dict[str, Any]:
+        """One dict for each object, so that a cycle is found out. Spelled out, whatever the order of its attributes."""
+        if id(part) not in self._states:
+            found = attributes(part)
+            self._states[id(part)] = part, dict(sorted(found.items(), key=_name)) if self.fast else found
+        return self._states[id(part)][1]
