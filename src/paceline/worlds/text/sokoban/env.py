@@ -131,8 +131,7 @@ class Sokoban:
     def __init__(self, config: Mapping[str, Any] | SokobanConfig | None = None) -> None:
         self.config = SokobanConfig.read(config, "sokoban")
         self.action_lookup: Mapping[int, str] = self.config.action_lookup
-        symbols = self.config.symbols
-        self._symbols = "".join(symbols) if max(map(len, symbols)) == 1 else symbols
+        self._signs = views.signs(self.config.symbols)
         self._shown: str | None = None  # what render() gave, until something moves
         self._enter(b"", 0, 0)
 
@@ -213,16 +212,17 @@ class Sokoban:
 
     def _view(self, mode: str) -> str | Array:
         mode = self.config.observation_format if mode == "text" else mode
-        if not self._cells:
+        if not self._board:
             raise BadInput("this Sokoban has no room yet: call reset() first")
         if mode == "grid":
-            return views.grid(self._cells, self._columns, self._symbols)
+            return views.shown(self._board, self._signs)
+        cells = views.cells_of(self._board)
         if mode == "coord":
-            return views.coordinates(self._cells, self._columns)
+            return views.coordinates(cells, self._columns)
         if mode == "grid_coord":
-            return views.grid_and_coordinates(self._cells, self._columns, self._symbols)
+            return views.grid_and_coordinates(cells, self._columns, self.config.symbols)
         if mode in ("rgb_array", "ansi"):
-            scene = views.scene(self._cells, self._columns)
+            scene = views.scene(cells, self._columns)
             return picture.rgb(scene) if mode == "rgb_array" else picture.text(scene)
         raise BadInput(f"Sokoban has no render mode {mode[:60]!r}: text, grid, coord, grid_coord, ansi or rgb_array")
 
@@ -231,7 +231,7 @@ class Sokoban:
 
     def snapshot(self) -> tuple[bytes, int, int]:
         """The state in mid-episode: cells, columns, steps."""
-        return bytes(self._cells), self._columns, self._steps
+        return views.cells_of(self._board), self._columns, self._steps
 
     def restore(self, state: tuple[bytes, int, int]) -> None:
         """Goes on from a snapshot."""
@@ -239,15 +239,15 @@ class Sokoban:
         self._enter(cells, columns, steps)
 
     def _enter(self, cells: bytes, columns: int, steps: int) -> None:
-        self._cells, self._columns, self._steps = bytearray(cells), columns, steps
-        self._shown = None
-        self._moves: dict[int | None, int] = dict(enumerate(moves(columns), start=1))
+        self._board = bytearray(views.lines(cells, columns))  # as it is shown: cells, and marks where a row ends
+        self._columns, self._steps, self._shown = columns, steps, None
+        self._moves: dict[int | None, int] = dict(enumerate(moves(columns + 1), start=1))
         self._placed = cells.count(BOX_ON_TARGET)
         self._boxes = cells.count(BOX) + self._placed
-        self._player = next((number for number, cell in enumerate(cells) if cell >= PLAYER), 0)
+        self._player = next((n for n, cell in enumerate(self._board) if cell in (PLAYER, PLAYER_ON_TARGET)), 0)
 
     def _go(self, move: int) -> bool:
-        cells, player = self._cells, self._player
+        cells, player = self._board, self._player
         ahead = player + move
         if cells[ahead] in (BOX, BOX_ON_TARGET):
             if cells[ahead + move] not in _BOX_IN:
@@ -261,7 +261,7 @@ class Sokoban:
         return True
 
     def _push(self, box: int, onto: int) -> None:
-        cells = self._cells
+        cells = self._board
         self._placed += (cells[onto] == TARGET) - (cells[box] == BOX_ON_TARGET)
         cells[onto] = _BOX_IN[cells[onto]]
         cells[box] = _LEFT[cells[box]]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import codecs
 import re
-import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
@@ -24,7 +23,7 @@ from paceline.worlds.picture import Scene, checkered
 WALL, FLOOR, TARGET, BOX_ON_TARGET, BOX, PLAYER, PLAYER_ON_TARGET = range(7)
 MEANINGS = ("wall", "empty", "target", "box on target", "box", "player", "player on target")
 SYMBOLS = ("#", "_", "O", "√", "X", "P", "S")
-_END = bytes([len(SYMBOLS)])  # of a row, where cells are read as an encoding
+_END = bytes([len(SYMBOLS)])  # of a row
 LONGEST = 100_000
 """How many characters `read` looks at, at most: the largest room has far fewer."""
 WIDEST = 50
@@ -46,18 +45,30 @@ _SPOT = re.compile(r"\((\d{1,3}), (\d{1,3})\)")
 
 def grid(cells: Sequence[int], columns: int, symbols: Sequence[str] = SYMBOLS) -> str:
     """A line per row, a symbol per cell."""
-    alphabet = symbols if type(symbols) is str else "".join(symbols)
-    if len(alphabet) == len(symbols):  # a character each, as usual: cells are read as an encoding of them
-        lines = _END.join(_rows(len(cells), columns).unpack(bytes(cells)))
-        return codecs.charmap_decode(lines, "strict", alphabet + "\n")[0]
-    starts = range(0, len(cells), columns)
-    return "\n".join(["".join([symbols[cell] for cell in cells[start : start + columns]]) for start in starts])
+    return shown(lines(cells, columns), signs(symbols))
 
 
-@lru_cache(maxsize=64)
-def _rows(count: int, columns: int) -> struct.Struct:
-    """Cuts cells into rows."""
-    return struct.Struct(f"{columns}s" * (count // columns))
+def lines(cells: Sequence[int], columns: int) -> bytes:
+    """The cells with a mark between two rows: what `shown` can show in one go."""
+    return _END.join([bytes(cells[start : start + columns]) for start in range(0, len(cells), columns or 1)])
+
+
+def cells_of(marked: bytes | bytearray) -> bytes:
+    """The cells without the marks of `lines`."""
+    return bytes(marked.translate(None, _END))
+
+
+def signs(symbols: Sequence[str]) -> str | tuple[str, ...]:
+    """What stands for a cell or the end of a row, by number; text if it is a character each, as usual."""
+    several = max(map(len, symbols)) > 1
+    return (*symbols, "\n") if several else "".join(symbols) + "\n"
+
+
+def shown(marked: bytes | bytearray, signs: str | tuple[str, ...]) -> str:
+    """A line per row, a sign per cell. Hot: characters are read as an encoding, in one call."""
+    if type(signs) is str:
+        return codecs.charmap_decode(marked, "strict", signs)[0]
+    return "".join([signs[cell] for cell in marked])
 
 
 def coordinates(cells: Sequence[int], columns: int) -> str:
@@ -82,7 +93,7 @@ def grid_and_coordinates(cells: Sequence[int], columns: int, symbols: Sequence[s
 
 def scene(cells: Sequence[int], columns: int) -> Scene:
     """The room for a picture: bricks, parcels and a player; targets are marked on the ground."""
-    room = np.array(cells).reshape(-1, columns)
+    room = np.array([*cells]).reshape(-1, columns)
     ground = checkered(*room.shape, GROUND)
     ground[np.isin(room, _LABELS["Targets"])] = _MARKED
     things = {"brick": room == WALL, "parcel": np.isin(room, (BOX, BOX_ON_TARGET))}
