@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -71,6 +74,26 @@ def test_what_was_sent_before_an_interrupt_is_not_lost(monkeypatch: pytest.Monke
         assert parts == [[*range(32)], [*range(32, 40)]]
         assert sorted(answer.env_id for answer in groups.ready(40)) == list(range(32))
         assert [told(groups, n)[-1] for n in (0, 31, 32)] == ["said: a", "said: a", told(groups, 39)[-1]]
+
+
+def test_ctrl_c_here_keeps_what_is_done_and_the_rest_comes_later() -> None:
+    inputs = [said(n, "sleep 0.4" if n == 3 else f"{n}") for n in range(6)]
+    with Groups(config({"Told": 3}, group_size=2), plan="inline") as groups:
+        groups.reset(seed=1)
+        groups.step([said(n, "a") for n in range(6)])
+        Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+        with pytest.raises(KeyboardInterrupt):
+            groups.step(inputs)
+        assert [len(told(groups, n)) for n in range(6)] == [3, 3, 3, 2, 2, 2]
+        assert sorted(answer.env_id for answer in groups.ready(3)) == [3, 4, 5]
+        digest = groups.digest()
+        groups.use_multiprocessing = True  # they are rebuilt from their journals
+        assert groups.render() == [f"said: a {said['actions'][0]}" for said in inputs]
+    with Groups(config({"Told": 3}, group_size=2), plan=2) as groups:
+        groups.reset(seed=1)
+        groups.step([said(n, "a") for n in range(6)])
+        groups.step(inputs)
+        assert groups.digest() == digest
 
 
 @PLACES

@@ -7,6 +7,7 @@ Handle    what the caller holds: gathers the answers of one post, in member orde
 from __future__ import annotations
 
 import contextlib
+import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
@@ -173,7 +174,7 @@ class Handle:
         result = self._results[member]
         if result[1] == ERROR:
             return Outcome(None, _noted(as_error(result[2]), self._notes.get(member, "")))
-        return tuple.__new__(Outcome, (wire.unpack(result[2]), None))  # as Outcome(…), which takes thrice as long
+        return unpacked(result[2])
 
     def found(self, member: int) -> Outcome | None:
         """What this member has answered, if it has."""
@@ -191,6 +192,15 @@ def first_of(failures: Mapping[int, BaseException]) -> BaseException:
         words = wire.words(failures[member])
         _noted(failures[first], f"also member {member}: {type(failures[member]).__name__}: {words}")
     return failures[first]
+
+
+def unpacked(payload: wire.Packed) -> Outcome:
+    """An answer that came; one that its caller cannot read is an error."""
+    try:
+        answer = pickle.loads(payload) if type(payload) is bytes else wire.unpack(payload)
+    except Exception as error:
+        return Outcome(None, error)
+    return tuple.__new__(Outcome, (answer, None))  # as Outcome(…), which takes thrice as long
 
 
 def as_error(payload: Any) -> BaseException:

@@ -155,7 +155,7 @@ class Hearing:
         plain, journal, handle = request.op == "call", self._crew.shortening.journal_call, request.handle
         for result in results:
             if not plain or result[1] != OK:
-                self._take_result(slot, request, result)
+                self.take_result(slot, request, result)
             else:  # as nearly always
                 if request.record:
                     journal(self._crew.members[result[0]], request, result)
@@ -163,7 +163,8 @@ class Hearing:
                     handle.take(result, "")
             request.items.pop(result[0], None)
 
-    def _take_result(self, slot: Slot, request: Request, result: Result) -> None:
+    def take_result(self, slot: Slot, request: Request, result: Result) -> None:
+        """Takes one result in: into the journal first, and then to whoever asked."""
         index, kind, payload, checked, base = result
         if kind != OK and self._crew.aside.put(slot, request.part(index), result):
             return

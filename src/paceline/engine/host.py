@@ -73,9 +73,9 @@ class Host:
         self.tell = tell
         self.ready = ready
         self._max_message = max_message
-        self._small = min(max_message, SMALL)  # bytes of an answer that is kept as it is, and travels
+        self.small = min(max_message, SMALL)  # bytes of an answer that is kept as it is, and travels
         self._may_leave = may_leave  # members that say that they may not be run on its threads are taken away
-        self._seats: dict[int, Seat] = {}
+        self.seats: dict[int, Seat] = {}
         self._functions: dict[int, HostedFunction] = {}
         self.ports: dict[int, BoundPort] = {}
         self.current = -1  # the member in hand
@@ -113,7 +113,7 @@ class Host:
     ) -> Result:
         self.begin(index)
         self._on_drop([index])  # one that is built again: what it holds (a port, a simulator) can be held only once
-        seat = self._seats[index] = Seat(index, Streams(self.seed, key, isolated=isolated), deterministic)
+        seat = self.seats[index] = Seat(index, Streams(self.seed, key, isolated=isolated), deterministic)
         start = perf_counter()
         known = len(GENERATORS.known())
         try:
@@ -164,7 +164,7 @@ class Host:
             seat.streams.states, seat.streams.isolated = streams, True
 
     def _on_snapshot(self, indices: list[int]) -> list[Result]:
-        return [self._snapshot(self._seats[index]) for index in indices]
+        return [self._snapshot(self.seats[index]) for index in indices]
 
     def _snapshot(self, seat: Seat) -> Result:
         if seat.stale:
@@ -180,12 +180,12 @@ class Host:
 
     def _on_drop(self, indices: list[int]) -> None:
         for index in indices:
-            seat = self._seats.pop(index, None)
+            seat = self.seats.pop(index, None)
             if seat is not None:
                 self._close(seat)
 
     def _on_close(self) -> None:
-        self._on_drop(list(self._seats))
+        self._on_drop(list(self.seats))
 
     def _close(self, seat: Seat) -> None:
         close = ability(seat.value, "close")
@@ -201,7 +201,7 @@ class Host:
     # -- calls ----------------------------------------------------------------------------------------
 
     def _on_call(self, method: str, record: bool, items: list[tuple[int, wire.Packed]]) -> list[Result]:
-        return [self._call(self._seats[index], method, record, packed) for index, packed in items]
+        return [self._call(self.seats[index], method, record, packed) for index, packed in items]
 
     def _call(self, seat: Seat, method: str, record: bool, packed: wire.Packed) -> Result:
         if seat.stale:
@@ -234,7 +234,7 @@ class Host:
                 base = self._base(seat, answer, prior)
                 answer = answer.answer
             packed = wire.pack(answer)
-            if type(packed) is bytes and len(packed) <= self._small:  # as nearly always
+            if type(packed) is bytes and len(packed) <= self.small:  # as nearly always
                 return seat.index, OK, packed, None if record else 0, base
             packed = self._of_fair_size(packed)
         except Exception as error:  # NotSendable, TooLarge, or whatever the answer's own code raises while it is packed
@@ -310,7 +310,7 @@ class Host:
         self, number: int, method: str, rows: dict[int, Any], inputs: list[str], arrays: dict[str, Any]
     ) -> list[Result]:
         """Binds `method` of the members named in `rows` (member → item and slice of rows) to the arrays."""
-        seats = {index: self._seats[index] for index in rows}
+        seats = {index: self.seats[index] for index in rows}
         port = self.ports[number] = BoundPort(self, number, method, rows, seats, inputs, arrays)
         return port.refused
 

@@ -29,7 +29,7 @@ class InlineWorker:
         self._requests: deque[Request] = deque()
         self._news: deque[Reply] = deque()
         self.meter: Meter | None = None  # who wants to know how long calls take here
-        self._host = Host(
+        self.host = Host(
             seed=settings.seed,
             traced=settings.traced,
             here=True,
@@ -38,13 +38,7 @@ class InlineWorker:
             max_message=settings.max_message,
             tell=lambda news: self._news.append(("news", news)),
         )
-        self.ports = self._host.ports
-        """By number, as they are served here: who waits in this process may run them without asking."""
-
-    @property
-    def isolation(self) -> Swapping | Refusing:
-        """How members are kept from drawing from each other's streams, until somebody changes places."""
-        return self._host.isolation
+        """Who waits in this process may run its members without asking."""
 
     def send(self, request: Request, descriptor: int | None = None) -> None:
         self._requests.append(request)
@@ -54,7 +48,7 @@ class InlineWorker:
 
     def help(self) -> None:
         """Runs the rows that have been asked for."""
-        self._host.serve_ports()
+        self.host.serve_ports()
 
     def has_served(self) -> bool:
         """Whether everything asked for has been done."""
@@ -69,7 +63,7 @@ class InlineWorker:
         if not self._requests:
             return None
         request = self._requests.popleft()
-        reply = ("reply", self._host.handle(request) if self.meter is None else self._measured(request, self.meter))
+        reply = ("reply", self.host.handle(request) if self.meter is None else self._measured(request, self.meter))
         if not self._news:
             return reply
         self._news.append(reply)
@@ -78,7 +72,7 @@ class InlineWorker:
     def _measured(self, request: Request, meter: Meter) -> Any:
         recorded = request[0] == "call" and request[2]  # a read is no work: it is in no round
         with meter.handling(len(request[3])) if recorded else nullcontext():
-            return self._host.handle(request)
+            return self.host.handle(request)
 
     def busy_since(self) -> float | None:
         return None
@@ -88,7 +82,7 @@ class InlineWorker:
 
     def beside_threads(self, on: bool) -> None:
         """Threads run members in this process too, or no longer do: generators are refused, or swapped."""
-        self._host.isolation = _isolation(on)
+        self.host.isolation = _isolation(on)
 
     kill_the_hung = kill
 
@@ -98,7 +92,7 @@ class InlineWorker:
 
     def say_goodbye(self) -> None:
         self._requests.clear()
-        self._host.handle(("close",))
+        self.host.handle(("close",))
 
     def close(self, grace: float) -> None:
         return

@@ -27,6 +27,7 @@ from paceline.engine.plan import Plan
 from paceline.engine.port import Port
 from paceline.engine.roster import HERE, Event
 from paceline.engine.rows import Spec
+from paceline.engine.straight_calls import run_straight
 from paceline.engine.stream import Stream
 from paceline.engine.trace import Trace
 from paceline.errors import BadInput, Closed, TooLarge
@@ -180,6 +181,22 @@ class Pool:
             request = Request("call", items, method=method, record=record, handle=handle, deadline=limit)
             crew.sending.submit(crew.slots[number], request)
         return handle
+
+    def run_here(
+        self, method: str, calls: Mapping[int, tuple[Any, ...]], take: Callable[[Mapping[int, Outcome]], None]
+    ) -> None:
+        """Makes calls at once, as far as everybody lives in the caller's process and nothing else is going on.
+
+        For whoever makes many short ones. Those that cannot be made in this way, maybe all of them, are left to `post`:
+        they are the ones that `take` is not told of. If Ctrl-C comes, it is told before of what has been done.
+
+        Args:
+            method: As for `post`.
+            calls: As for `post`.
+            take: Is given the outcomes, once. It is not interrupted: nothing that takes long.
+        """
+        packed = {index: self._packed(index, args) for index, args in self._in_order(calls)}
+        run_straight(self._open(), method, packed, take)
 
     def round_over(self, *handles: Handle) -> None:
         """Under auto: what was posted has been answered, and nothing else is under way, so it can be learned from."""

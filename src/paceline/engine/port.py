@@ -182,11 +182,11 @@ class Port:
         if crew.pilot is not None and not self.pilot_rests():
             return False
         worker = slot.worker
-        if worker is None or worker.backend != "inline" or type(worker.isolation) is not Swapping:
+        if worker is None or worker.backend != "inline" or type(worker.host.isolation) is not Swapping:
             return False
-        if self._number not in worker.ports:
+        if self._number not in worker.host.ports:
             return False
-        self.straight = straight_round(crew, self, worker.ports[self._number], worker.isolation)
+        self.straight = straight_round(crew, self, worker.host.ports[self._number], worker.host.isolation)
         return True
 
     def check_idle(self, members: Iterable[int] | None = None) -> None:

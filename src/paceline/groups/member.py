@@ -8,8 +8,8 @@ posted before the last one has been answered still finds the right budget.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any, NamedTuple
 
 from paceline.catalog.text_envs import Factory, check_is_text_env, lookup_of, takes
@@ -72,11 +72,10 @@ class Member:
                 executed.append(action)
                 reward += gained
                 raw = info["raw_reward"]
-                if "raw_reward" in told:
-                    raw += _number(told["raw_reward"])
-                    self._tells_raw = True
                 info.update(told)
-                info["raw_reward"] = raw
+                if "raw_reward" in told:
+                    info["raw_reward"] = raw + _number(told["raw_reward"])
+                    self._tells_raw = True
                 if done:
                     break
             state = self._env.render()
@@ -98,7 +97,7 @@ class Member:
         answer = self._env.step(action)
         if type(answer) is tuple and len(answer) == 4 and type(answer[1]) is float and type(answer[3]) is dict:
             _, reward, done, info = answer  # as nearly always
-            if math.isfinite(reward):
+            if isfinite(reward):
                 return reward, bool(done), info
         if not isinstance(answer, tuple) or len(answer) != 4 or not isinstance(answer[3], (dict, Mapping)):
             raise BadInput(f"{self._tag}: step() of {type(self._env).__name__} gave {_mistake(answer)}")
@@ -150,7 +149,7 @@ class Member:
 
 def _is_finite(value: Any) -> bool:
     try:
-        return math.isfinite(value)
+        return isfinite(value)
     except (TypeError, ValueError, OverflowError):  # no number, or one that is too large
         return False
 

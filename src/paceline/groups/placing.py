@@ -147,8 +147,8 @@ def _is_a_wish(plan: str | int | Plan, config: GroupsConfig) -> bool:
 def _chosen(asked: Plan, config: GroupsConfig) -> Plan:
     switch, most = config.manager.use_multiprocessing, config.manager.max_workers
     if asked.backend != "auto":
-        workers = workers_for(config) if asked.workers is None and asked.backend != "inline" else asked.workers
-        return replace(asked, workers=workers)
+        enough = 1 if asked.backend == "inline" else workers_for(config)
+        return replace(asked, workers=enough if asked.workers is None else asked.workers)
     if switch is False or most == 0:
         return Plan("inline", 1, why="use_multiprocessing or max_workers of the configuration say so")
     if switch:

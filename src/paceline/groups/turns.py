@@ -111,11 +111,30 @@ class Turns:
     def post(self, tickets: Sequence[Ticket], *, apart: bool = False) -> None:
         """Sends tickets on their way: an environment that is named again gets its second turn in a second message."""
         for part in self._parts(tickets):
-            calls = {ticket.trajectory.env_id: (ticket.said[0],) for ticket in part}
-            handle = self._pool.post("turn", calls, apart=apart)
+            if apart or self.pending:  # nobody's second turn before the first
+                self._send(part, apart)
+            else:
+                self._play(part)
+
+    def _play(self, part: list[Ticket]) -> None:
+        """Plays turns of environments that live here at once, as far as that can be done, and sends the others."""
+
+        def take(outcomes: Mapping[int, Outcome]) -> None:
             for ticket in part:
-                ticket.handle = handle
-            self.pending += part  # at once: what has been sent is not lost if we are interrupted before the next
+                if (outcome := outcomes.get(ticket.trajectory.env_id)) is not None:
+                    self._take(ticket, outcome)
+
+        try:
+            self._pool.run_here("turn", _calls(part), take)
+        finally:
+            if left := [ticket for ticket in part if not ticket.taken]:
+                self._send(left)
+
+    def _send(self, part: list[Ticket], apart: bool = False) -> None:
+        handle = self._pool.post("turn", _calls(part), apart=apart)
+        for ticket in part:
+            ticket.handle = handle
+        self.pending += part  # at once: what has been sent is not lost if we are interrupted before the next
 
     def _parts(self, tickets: Sequence[Ticket]) -> Iterator[list[Ticket]]:
         """What is sent together: while workers play one part, the next is packed, and the one before is taken in."""
@@ -210,6 +229,10 @@ class Turns:
         ticket.done = status.terminated
         if status.failure is not None and not over:
             tell_of(trajectory)
+
+
+def _calls(tickets: Sequence[Ticket]) -> dict[int, tuple[Any, ...]]:
+    return {ticket.trajectory.env_id: (ticket.said[0],) for ticket in tickets}
 
 
 def _handles(tickets: Sequence[Ticket]) -> list[Handle]:

@@ -1,0 +1,118 @@
+"""Calls of members that all live in the caller's process: made one after another, and answered at once.
+
+    packed ──► made, one by one ──► into the journals ──► whoever asked
+
+Elsewhere a call is a line of a message, which is kept until its answer has come. Here there is nothing to wait for.
+What happens to a call is the same (its arguments and its answer pass through a pickle, generators are watched, its
+member's journal takes it in), but no request, no reply and no handle is made of it. Whatever is out of the ordinary is
+left to messages: such a call is not made, and has to be posted.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from paceline.engine import wire
+from paceline.engine.calls import Handle, Outcome, Request, unpacked
+from paceline.engine.generators import GENERATORS
+from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.isolation import Swapping
+from paceline.engine.roster import Slot
+from paceline.engine.seat import Result
+from paceline.errors import BadInput
+
+if TYPE_CHECKING:
+    from paceline.engine.crew import Crew
+
+Calls = Mapping[int, wire.Packed]
+"""Member → packed arguments."""
+
+Take = Callable[[Mapping[int, Outcome]], None]
+"""Takes in what members have answered."""
+
+
+def run_straight(crew: Crew, method: str, calls: Calls, take: Take) -> None:
+    """Makes the calls that take no message, and gives `take` what came of them.
+
+    Raises:
+        BadInput: a member has asked its own pool for something in the middle of its call.
+    """
+    slot = _only_slot(crew)
+    if slot is None:
+        return
+    stirs, results, over = crew.stirs, [], False  # type: int, list[Result], bool
+    slot.suspect = crew.suspicious = True  # until everything that has been run is in the journals
+    try:
+        _make(slot, method, calls, results)
+        over = True
+    finally:
+        with UNINTERRUPTED:
+            if crew.stirs != stirs:
+                raise BadInput(f"a member has asked its own pool for something in {method}(); ask from outside")
+            answers = _journaled(crew, slot, method, calls, results)
+            slot.suspect = crew.suspicious = not over  # if we were interrupted, they are rebuilt from there
+            take(answers)
+            crew.shortening.shorten([crew.members[index] for index in answers])
+
+
+def _only_slot(crew: Crew) -> Slot | None:
+    """Where everybody lives, if that is in this process and nothing else is going on."""
+    if crew.closed or crew.suspicious or crew.ports or crew.trace is not None or crew.busy:
+        return None
+    numbers = {member.slot for member in crew.members}
+    slot = crew.slots[numbers.pop()] if len(numbers) == 1 else None
+    if slot is None or slot.worker is None or slot.worker.backend != "inline":
+        return None
+    if type(slot.worker.host.isolation) is not Swapping or not (crew.pilot is None or crew.pilot.resting()):
+        return None
+    return slot
+
+
+def _make(slot: Slot, method: str, calls: Calls, results: list[Result]) -> None:
+    """Makes calls as a host does that gets them in a message. A call has been made when its result is there. Hot."""
+    host = slot.worker.host
+    seats, isolation, watched = host.seats, host.isolation, False
+    try:
+        for index, packed in calls.items():
+            seat = seats[index]
+            streams, failed = seat.streams, None
+            if type(packed) is not bytes or streams.isolated or method not in streams.quiet or seat.stale or seat.error:
+                continue
+            before = GENERATORS.peek()
+            if before != isolation.outside_peek:
+                isolation.watch()
+            watched, host.current = True, index
+            try:
+                answer = getattr(seat.value, method)(*pickle.loads(packed))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                failed = error
+            if GENERATORS.peek() != before and not isolation.quiet_since(before):
+                isolation.put_back()
+                seat.stale = True  # it drew from a stream that is not its own: that does not count
+                continue
+            results.append(
+                host.success(seat, answer, True, None) if failed is None else host.mishap(seat, method, failed)
+            )
+    except BaseException:
+        if watched:
+            with UNINTERRUPTED:
+                isolation.put_back()  # somebody may have drawn, and nobody has looked
+        raise
+
+
+def _journaled(crew: Crew, slot: Slot, method: str, calls: Calls, results: list[Result]) -> dict[int, Outcome]:
+    """Takes results into the journals, and gives them as their caller gets them. Hot: several loops are quicker."""
+    members, handle = crew.members, Handle(crew.hearing.pump, calls)
+    for result in results:
+        index, _, payload, check, base = result
+        if check is None and base is None:  # small, and nothing else about it, as nearly always
+            members[index].journal.add(("call", method, calls[index], payload), None)
+        else:
+            request = Request("call", {index: calls[index]}, method=method, record=True, handle=handle)
+            crew.hearing.take_result(slot, request, result)
+    odd = handle.outcomes() if handle.answered else {}
+    return {index: odd[index] if index in odd else unpacked(payload) for index, _, payload, _, _ in results}

@@ -1,0 +1,282 @@
+"""`Pool.run_here` makes calls at once where everybody lives here; what it leaves is posted, and nobody can tell."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Mapping
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+from members import Walker
+
+import paceline
+from paceline import HERE, Anew, Outcome, Pool
+from paceline.engine.interrupts import UNINTERRUPTED
+
+
+class Moody(Walker):
+    """Does what it is told: walk, raise, leave, draw from NumPy's generator, begin anew, say too much, be vague."""
+
+    def do(self, what: str, by: list[float]) -> Any:
+        by.append(1.0)  # its own copy
+        if what == "anew":
+            self.__init__(7)  # type: ignore[misc]
+            return Anew("anew")
+        place, total = self.step(by[0])
+        if what == "raise":
+            raise ValueError(f"not at {total}")
+        if what == "exit":
+            sys.exit(3)
+        if what == "draw":
+            return total, np.random.random()
+        if what == "much":
+            return np.full(1000, total)
+        if what == "very much":
+            return np.full(10_000, total)
+        return (lambda: total) if what == "unclear" else {"at": place, "total": total}
+
+
+MOODS = ["walk", "raise", "walk", "exit", "draw", "anew", "much", "very much", "unclear"]
+
+
+def moody(**options: Any) -> Pool:
+    return Pool([partial(Moody, n) for n in range(6)], **options)
+
+
+def ask(pool: Pool, calls: dict[int, tuple[Any, ...]]) -> tuple[dict[int, Outcome], int]:
+    """Everybody's outcome, and how many came at once."""
+    found: dict[int, Outcome] = {}
+    pool.run_here("do", calls, lambda outcomes: found.update(outcomes))
+    left = {member: args for member, args in calls.items() if member not in found}
+    at_once = len(found)
+    if left:
+        found |= pool.call("do", left, outcomes=True)
+    return found, at_once
+
+
+def told(outcome: Outcome) -> Any:
+    if outcome.error is not None:
+        return type(outcome.error).__name__, str(outcome.error)
+    return outcome.answer() if callable(outcome.answer) else outcome.answer
+
+
+def story(pool: Pool, at_once: bool, moves: dict[int, list[int]] | None = None) -> tuple[list[Any], int]:
+    luck, seen, count = np.random.default_rng(5), [], 0
+    for turn in range(60):
+        if moves and turn in moves:
+            pool.move(moves[turn])
+        odd = turn % 3 == 2
+        calls = {n: (str(luck.choice(MOODS)) if odd else "walk", [1.0 + n]) for n in luck.permutation(6)[:5].tolist()}
+        if at_once:
+            outcomes, made = ask(pool, calls)
+            count += made
+        else:
+            outcomes = pool.call("do", calls, outcomes=True)
+        seen.append([(member, told(outcomes[member])) for member in sorted(outcomes)])
+        if turn % 10 == 9:
+            seen.append(pool.call("where"))
+    return seen, count
+
+
+def reference() -> str:
+    with moody() as pool:
+        return paceline.digest(story(pool, at_once=False)[0])
+
+
+def test_what_is_made_at_once_is_what_is_posted() -> None:
+    with moody() as pool:
+        seen, at_once = story(pool, at_once=True)
+    assert paceline.digest(seen) == reference()
+    assert at_once > 150
+
+
+def test_elsewhere_nothing_is_made_at_once(backend: str) -> None:
+    with moody(backend=backend, workers=2) as pool:
+        if backend == "thread":  # there it is an error to draw
+            assert ask(pool, {n: ("walk", [1.0]) for n in range(6)})[1] == 0
+            return
+        seen, at_once = story(pool, at_once=True)
+        assert (paceline.digest(seen), at_once) == (reference(), 0)
+
+
+def test_it_is_in_the_journals() -> None:
+    moves = {9: [0, 0, 1, 1, HERE, HERE], 17: [HERE] * 6, 31: [1, 0, 1, 0, 1, 0], 44: [HERE] * 6}
+    with moody(backend="process", workers=2, placement=[HERE] * 6) as pool:
+        seen, at_once = story(pool, at_once=True, moves=moves)
+    assert paceline.digest(seen) == reference()
+    assert at_once > 60
+
+
+def test_who_draws_late_is_blamed_and_nobody_else() -> None:
+    np.random.seed(3)
+    before = np.random.get_state()[1].tobytes()  # type: ignore[union-attr]
+    with moody() as pool:
+        ask(pool, {n: ("walk", [1.0]) for n in range(6)})
+        outcomes, at_once = ask(pool, {n: ("draw" if n == 3 else "walk", [1.0]) for n in range(6)})
+        assert at_once == 5
+        assert [event.text for event in pool.events if event.kind == "isolated"] == [
+            "members [3] draw from process-wide generators: isolated"
+        ]
+        drawn = outcomes[3].answer[1]
+        assert ask(pool, {n: ("draw" if n == 3 else "walk", [1.0]) for n in range(6)})[0][3].answer[1] != drawn
+    assert np.random.get_state()[1].tobytes() == before  # type: ignore[union-attr]
+
+
+def test_auto_is_not_kept_from_measuring() -> None:
+    with moody(backend="auto") as pool:
+        counts = [ask(pool, {n: ("walk", [1.0]) for n in range(6)})[1] for _ in range(2000)]
+        assert counts[0] == 0  # it measures first
+        assert counts[-1] == 6
+        assert pool.plan.backend == "inline"
+
+
+class Adds:
+    """Adds up what it is given."""
+
+    ask: Any = None
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def add(self, by: int) -> int:
+        asked, Adds.ask = Adds.ask, None
+        if asked is not None:
+            asked()
+        self.total += by
+        return self.total
+
+    def look(self) -> int:
+        return self.total
+
+
+class Interrupting:
+    """Raises at the given line of the engine's or a member's code, where nothing keeps an interrupt back."""
+
+    def __init__(self, line: int) -> None:
+        self.left = line
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
+        name = frame.f_code.co_filename
+        if not name.endswith(("engine/straight_calls.py", "engine/host.py", "engine/wire.py", __file__)):
+            return None
+        # At the word "try" nothing is run, and no signal looked at: what is raised there no handler would cover.
+        run = linecache.getline(name, frame.f_lineno).strip() != "try:"
+        if event == "line" and run and not UNINTERRUPTED._depth:
+            self.left -= 1
+            if self.left < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self
+
+    def __enter__(self) -> None:
+        sys.settrace(self)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+
+def test_wherever_it_is_interrupted_a_call_was_made_and_told_of_or_not_made() -> None:
+    line, cut_short = 0, 0
+    while True:
+        with Pool([Adds] * 3, placement=[0, 0, 0], workers=2) as pool:
+            pool.call("add", dict.fromkeys(range(3), (1,)))
+            found: dict[int, Outcome] = {}
+            try:
+                with Interrupting(line):
+                    pool.run_here("add", dict.fromkeys(range(3), (10,)), found.update)
+                break  # it has fewer lines
+            except KeyboardInterrupt:
+                pass
+            assert all(outcome.answer == 11 for outcome in found.values())
+            assert pool.call("look", record=False) == {n: 11 if n in found else 1 for n in range(3)}
+            pool.move([1, 1, 1])  # they are replayed, and have to come to the same
+            totals = pool.call("add", dict.fromkeys(range(3), (100,)))
+            assert totals == {n: 111 if n in found else 101 for n in range(3)}
+            cut_short += 0 < len(found) < 3
+        line += 1
+    assert line > 30
+    assert cut_short > 10
+    assert len(found) == 3
+
+
+def test_ctrl_c_of_a_member_who_has_drawn_leaves_the_caller_its_generator() -> None:
+    class Stopped(Adds):
+        def add(self, by: int) -> int:
+            if by == 13:
+                np.random.random()
+                raise KeyboardInterrupt
+            return super().add(by)
+
+    np.random.seed(3)
+    expected = np.random.RandomState(3).random()
+    with Pool([Stopped] * 3) as pool:
+        pool.call("add", dict.fromkeys(range(3), (1,)))
+        found: dict[int, Outcome] = {}
+        with pytest.raises(KeyboardInterrupt):
+            pool.run_here("add", {0: (1,), 1: (13,), 2: (1,)}, found.update)
+        assert (found, np.random.random()) == ({0: Outcome(2)}, expected)
+        assert pool.call("look", record=False) == {0: 2, 1: 1, 2: 1}
+
+
+def test_in_the_middle_of_a_call_its_pool_is_not_asked() -> None:
+    with Pool([Adds] * 3) as pool:
+        pool.call("add", dict.fromkeys(range(3), (1,)))
+        Adds.ask = partial(pool.call, "look")
+        told: list[Mapping[int, Outcome]] = []
+        with pytest.raises(paceline.BadInput, match="asked its own pool"):
+            pool.run_here("add", dict.fromkeys(range(3), (1,)), told.append)
+        assert told == []
+        assert pool.call("add", dict.fromkeys(range(3), (1,))) == {0: 2, 1: 2, 2: 2}
+
+
+def test_long_journals_are_shortened() -> None:
+    class Saved(Adds):
+        saves = 0
+
+        def snapshot(self) -> int:
+            Saved.saves += 1
+            return self.total
+
+        def restore(self, state: int) -> None:
+            self.total = state
+
+    with Pool([Saved] * 2, snapshot_every=10) as pool:
+        for _ in range(25):
+            found: dict[int, Outcome] = {}
+            pool.run_here("add", dict.fromkeys(range(2), (1,)), found.update)
+            if not found:
+                pool.call("add", dict.fromkeys(range(2), (1,)))
+        assert Saved.saves == 4
+        assert pool.call("look") == {0: 25, 1: 25}
+
+
+class Unreadable:
+    """Can be packed, and not unpacked."""
+
+    def __reduce__(self) -> Any:
+        return _refuse, ()
+
+
+def _refuse() -> None:
+    raise RuntimeError("cannot be read")
+
+
+class Vague(Adds):
+    def add(self, by: int) -> Any:
+        return Unreadable() if by == 13 else super().add(by)
+
+
+def test_an_answer_that_cannot_be_read_is_an_error_of_its_own(backend: str) -> None:
+    with Pool([Vague] * 3, backend=backend) as pool:
+        pool.call("add", dict.fromkeys(range(3), (1,)))
+        found: dict[int, Outcome] = {}
+        calls = {0: (1,), 1: (13,), 2: (1,)}
+        pool.run_here("add", calls, found.update)
+        assert len(found) == (3 if backend == "inline" else 0)
+        outcomes = found or pool.call("add", calls, outcomes=True)
+        assert [outcomes[0].answer, outcomes[2].answer] == [2, 2]
+        assert str(outcomes[1].error) == "cannot be read"
