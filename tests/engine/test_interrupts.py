@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from interrupting import Interrupting
 from members import Interrupted, Ledger
 
 from paceline import Anew, Pool
@@ -31,6 +32,41 @@ def test_ctrl_c_in_a_call_that_draws_late_is_not_swallowed(tmp_path: Path) -> No
             pool.call("step", {0: (True, mark)})
         assert random.getstate() == outside
         assert pool.call("step", {0: (True, mark)}) != pool.call("step", {0: (True, mark)})
+
+
+class Draws:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def draw(self) -> tuple[int, float, float]:
+        self.count += 1
+        return self.count, float(np.random.random()), random.random()
+
+
+def test_wherever_a_call_that_draws_is_interrupted_the_callers_generators_are_its_own() -> None:
+    files = ("engine/isolation.py", "engine/generators.py", "engine/generator_memory.py", __file__)
+    with Pool([Draws]) as pool:
+        expected = [pool.call("draw") for _ in range(4)]
+    line, interrupted = 0, True
+    while interrupted:
+        np.random.seed(3)
+        random.seed(3)
+        with Pool([Draws]) as pool:
+            found = [pool.call("draw"), pool.call("draw")]
+            outside = random.getstate(), str(np.random.get_state())
+            try:
+                # The moment in which it begins to be kept back is one of a few instructions, and not kept back.
+                with Interrupting(line, files, but_at="with UNINTERRUPTED:"):
+                    found.append(pool.call("draw"))
+                interrupted = False
+            except KeyboardInterrupt:
+                pass
+            assert (random.getstate(), str(np.random.get_state())) == outside, line
+            found.append(pool.call("draw"))
+        # Who was interrupted is rebuilt, and its call is made again; nobody waits for its answer any more.
+        assert found in ([*expected[:2], expected[3]], expected[:3], expected)
+        line += 1
+    assert line > 20
 
 
 def test_ctrl_c_in_rows_that_draw_late_is_not_swallowed() -> None:

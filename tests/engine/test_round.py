@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import gc
-import linecache
 import os
 import signal
-import sys
 import threading
 import time
 import weakref
 from functools import partial
-from types import FrameType
 from typing import Any, ClassVar
 
 import numpy as np
 import psutil
 import pytest
+from interrupting import Interrupting
 from members import Walker
 from waits import until
 
@@ -147,31 +145,7 @@ class Adds:
         return self.total
 
 
-_OURS = ("engine/port.py", "engine/straight.py", "engine/serving.py", "engine/journal.py", "engine/book.py")
-
-
-class Interrupting:
-    """Raises at the given line of the engine's or a member's code that is run while it is on."""
-
-    def __init__(self, line: int) -> None:
-        self.left = line
-
-    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.endswith((*_OURS, __file__)):
-            return None
-        # At the word "try" nothing is run, and no signal looked at: what is raised there no handler would cover.
-        if event == "line" and linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip() != "try:":
-            self.left -= 1
-            if self.left < 0:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return self
-
-    def __enter__(self) -> None:
-        sys.settrace(self)
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
+_OURS = ("engine/port.py", "engine/straight.py", "engine/serving.py", "engine/journal.py", "engine/book.py", __file__)
 
 
 def test_wherever_a_round_is_interrupted_it_was_for_all_or_for_none() -> None:
@@ -183,7 +157,7 @@ def test_wherever_a_round_is_interrupted_it_was_for_all_or_for_none() -> None:
             for _ in range(5):
                 port.round()
             try:
-                with Interrupting(line):
+                with Interrupting(line, _OURS, even_if_kept_back=True):
                     port.round()
                 break  # it has fewer lines
             except KeyboardInterrupt:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import linecache
 import sys
 from collections.abc import Mapping
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
+from interrupting import Interrupting
 from members import Walker
 
 import paceline
 from paceline import HERE, Anew, Outcome, Pool
-from paceline.engine.interrupts import UNINTERRUPTED
 
 
 class Moody(Walker):
@@ -153,30 +151,7 @@ class Adds:
         return self.total
 
 
-class Interrupting:
-    """Raises at the given line of the engine's or a member's code, where nothing keeps an interrupt back."""
-
-    def __init__(self, line: int) -> None:
-        self.left = line
-
-    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
-        name = frame.f_code.co_filename
-        if not name.endswith(("engine/straight_calls.py", "engine/host.py", "engine/wire.py", __file__)):
-            return None
-        # At the word "try" nothing is run, and no signal looked at: what is raised there no handler would cover.
-        run = linecache.getline(name, frame.f_lineno).strip() != "try:"
-        if event == "line" and run and not UNINTERRUPTED._depth:
-            self.left -= 1
-            if self.left < 0:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return self
-
-    def __enter__(self) -> None:
-        sys.settrace(self)
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
+_OURS = ("engine/straight_calls.py", "engine/host.py", "engine/wire.py", __file__)
 
 
 def test_wherever_it_is_interrupted_a_call_was_made_and_told_of_or_not_made() -> None:
@@ -186,7 +161,7 @@ def test_wherever_it_is_interrupted_a_call_was_made_and_told_of_or_not_made() ->
             pool.call("add", dict.fromkeys(range(3), (1,)))
             found: dict[int, Outcome] = {}
             try:
-                with Interrupting(line):
+                with Interrupting(line, _OURS):
                     pool.run_here("add", dict.fromkeys(range(3), (10,)), found.update)
                 break  # it has fewer lines
             except KeyboardInterrupt:

@@ -19,6 +19,7 @@ from typing import Any
 
 from paceline.engine.crowd import Crowd, on_a_crowds_thread
 from paceline.engine.generators import GENERATORS
+from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.seeding import SEEDINGS
 from paceline.seeds import Key, sequence
 
@@ -131,28 +132,38 @@ class Swapping:
         states = streams.begin()
         # A state may come from a process that had imported torch where this one has not yet: it has to wait for that.
         loaded = {name: state for name, state in states.items() if name in GENERATORS.known()}
-        GENERATORS.load(loaded)
-        before = GENERATORS.peek()
-        passing = False
+        before: tuple[object, ...] = ()
+        homeless = passing = False
         try:
+            with UNINTERRUPTED:  # else the caller could be left with a stream that is not its own, or half of one
+                GENERATORS.load(loaded)
+                before = GENERATORS.peek()
             return function(*args)
         except self._passing:
             passing = True
             raise
         finally:
-            touched = GENERATORS.touched(before)
-            homeless = any(generator not in loaded for generator in touched)
-            if touched and keep and not homeless:
-                streams.isolated, streams.on_trial = True, False
-                streams.states = {**states, **GENERATORS.save()}
-            elif not touched:
-                streams.quiet.add(name)
-                if streams.on_trial and keep:
-                    streams.acquit()
-            GENERATORS.restore(outside)
-            self.outside_peek = ()  # the same state need not lie in memory as it did
+            with UNINTERRUPTED:
+                if before:
+                    homeless = self._learn(streams, name, keep, loaded, before)
+                GENERATORS.restore(outside)
+                self.outside_peek = ()  # the same state need not lie in memory as it did
             if homeless and not passing:
                 raise Stale  # torch was imported and drawn from in this very call, before it had a stream
+
+    @staticmethod
+    def _learn(streams: Streams, name: str, keep: bool, loaded: dict[str, Any], before: tuple[object, ...]) -> bool:
+        """Remembers whether a swapped call drew. Returns whether it drew from a generator that it has no stream of."""
+        touched = GENERATORS.touched(before)
+        homeless = any(generator not in loaded for generator in touched)
+        if touched and keep and not homeless:
+            streams.isolated, streams.on_trial = True, False
+            streams.states = {**streams.states, **GENERATORS.save()}
+        elif not touched:
+            streams.quiet.add(name)
+            if streams.on_trial and keep:
+                streams.acquit()
+        return homeless
 
 
 class Refusing:

@@ -1,0 +1,46 @@
+"""Ctrl-C at a chosen line."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from types import FrameType
+from typing import Any
+
+from paceline.engine.interrupts import UNINTERRUPTED
+
+
+class Interrupting:
+    """Raises KeyboardInterrupt at the given line of those that are run in these files while it is on.
+
+    Args:
+        line: Counted from 0, as they are run.
+        files: How their paths end.
+        even_if_kept_back: Also where Ctrl-C is kept back until later.
+        but_at: Not at lines that begin so.
+    """
+
+    def __init__(
+        self, line: int, files: tuple[str, ...], *, even_if_kept_back: bool = False, but_at: str = "try:"
+    ) -> None:
+        self._left, self._files, self._anywhere, self._but_at = line, files, even_if_kept_back, but_at
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
+        name = frame.f_code.co_filename
+        if not name.endswith(self._files):
+            return None
+        # At the word "try" nothing is run, and no signal looked at: what is raised there no handler would cover.
+        line = linecache.getline(name, frame.f_lineno).strip()
+        run = event == "line" and not line.startswith(("try:", self._but_at))
+        if run and (self._anywhere or not UNINTERRUPTED._depth):
+            self._left -= 1
+            if self._left < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self
+
+    def __enter__(self) -> None:
+        sys.settrace(self)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
