@@ -50,7 +50,8 @@ def measure(chosen: argparse.Namespace) -> Results:
             for name, contestant in CONTESTANTS.items()
             if contestant.takes_part(workload, envs)
         ]
-        results[workload, envs], said = race(quiet, orders, sizes.rounds, sizes.seconds)
+        seconds = sizes.seconds * WORKLOADS[workload].longer
+        results[workload, envs], said = race(quiet, orders, sizes.rounds, seconds)
         _tell(f"    {AUTO}: {said.get(AUTO, 'absent')}")
     return results
 

@@ -81,6 +81,7 @@ class Workload:
         kind: Of `Bench`.
         seconds: Of work or of waiting per step.
         known_as: Gymnasium's id of it, if it is no `Bench`.
+        longer: How many times as long a slice lasts: where steps differ much, a short one measures luck.
     """
 
     envs: tuple[int, ...]
@@ -88,6 +89,7 @@ class Workload:
     kind: str = ""
     seconds: float = 0.0
     known_as: str = ""
+    longer: int = 1
 
     def recipe(self, pace: float) -> Make:
         """Makes one of them, where `pace` rounds of work take a second."""
@@ -104,6 +106,6 @@ WORKLOADS = {
     "cpu 10 ms": Workload((8,), (), "cpu", 1e-2),
     "sleep 5 ms": Workload((8, 32, 128), (128,), "sleep", 5e-3),
     "image 84×84×4": Workload((8, 32), (8,), "image"),
-    "skewed": Workload((32,), (32,), "skewed", 2e-4),
+    "skewed": Workload((32,), (32,), "skewed", 2e-4, longer=5),
     "Ant": Workload((8,), (8,), known_as="Ant-v5"),
 }

@@ -27,7 +27,7 @@ from paceline.engine.plan import Plan
 from paceline.engine.port import Port
 from paceline.engine.roster import HERE, Event
 from paceline.engine.rows import Spec
-from paceline.engine.straight_calls import run_straight
+from paceline.engine.straight_calls import run_straight, where_all_live_here
 from paceline.engine.stream import Stream
 from paceline.engine.trace import Trace
 from paceline.errors import BadInput, Closed, TooLarge
@@ -173,7 +173,7 @@ class Pool:
         if crew.pilot is not None and record:  # a read must find things as they are
             crew.pilot.begin()
         limit = self._limit(deadline)
-        packed = {index: self._packed(index, args) for index, args in self._in_order(calls)}
+        packed = self._pack_all(calls)
         if crew.ports:
             crew.settle_rings(packed)
         handle = Handle(crew.hearing.pump, packed)
@@ -195,8 +195,10 @@ class Pool:
             calls: As for `post`.
             take: Is given the outcomes, once. It is not interrupted: nothing that takes long.
         """
-        packed = {index: self._packed(index, args) for index, args in self._in_order(calls)}
-        run_straight(self._open(), method, packed, take)
+        crew = self._open()
+        slot = where_all_live_here(crew)
+        if slot is not None:
+            run_straight(crew, slot, method, self._pack_all(calls), take)
 
     def round_over(self, *handles: Handle) -> None:
         """Under auto: what was posted has been answered, and nothing else is under way, so it can be learned from."""
@@ -411,6 +413,9 @@ class Pool:
             if not 0 <= index < len(self._crew.members):
                 raise BadInput(f"there is no member {index}; the pool has {len(self._crew.members)}")
         return sorted(calls.items())
+
+    def _pack_all(self, calls: Mapping[int, tuple[Any, ...]] | None) -> dict[int, wire.Packed]:
+        return {index: self._packed(index, args) for index, args in self._in_order(calls)}
 
     def _packed(self, index: int, value: Any) -> wire.Packed:
         packed, most = wire.pack(value), self._crew.settings.max_message

@@ -33,15 +33,19 @@ Take = Callable[[Mapping[int, Outcome]], None]
 """Takes in what members have answered."""
 
 
-def run_straight(crew: Crew, method: str, calls: Calls, take: Take) -> None:
+def run_straight(crew: Crew, slot: Slot, method: str, calls: Calls, take: Take) -> None:
     """Makes the calls that take no message, and gives `take` what came of them.
+
+    Args:
+        crew: Of the members.
+        slot: What `where_all_live_here` has given.
+        method: What is called.
+        calls: Of whom, with what.
+        take: Told once.
 
     Raises:
         BadInput: a member has asked its own pool for something in the middle of its call.
     """
-    slot = _only_slot(crew)
-    if slot is None:
-        return
     stirs, results, over = crew.stirs, [], False  # type: int, list[Result], bool
     slot.suspect = crew.suspicious = True  # until everything that has been run is in the journals
     try:
@@ -57,8 +61,8 @@ def run_straight(crew: Crew, method: str, calls: Calls, take: Take) -> None:
             crew.shortening.shorten([crew.members[index] for index in answers])
 
 
-def _only_slot(crew: Crew) -> Slot | None:
-    """Where everybody lives, if that is in this process and nothing else is going on."""
+def where_all_live_here(crew: Crew) -> Slot | None:
+    """The slot of everybody, if that is in this process and nothing else is going on."""
     if crew.closed or crew.suspicious or crew.ports or crew.trace is not None or crew.busy:
         return None
     numbers = {member.slot for member in crew.members}
