@@ -13,6 +13,7 @@ from envs import Count
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline import Plan, make_vec
 from paceline.vector import attributes as reading
 from paceline.vector.attributes import attributes, set_attributes
 from paceline.vector.saving import pickled
@@ -154,6 +155,42 @@ def test_an_env_of_ones_own_is_as_quick_after_it_has_been_saved() -> None:
     assert packed is not None
     assert compact(env)
     assert compact(pickle.loads(packed))
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="there is one form only")
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1"])
+def test_a_vector_does_not_slow_the_spaces_of_its_envs(name: str) -> None:
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(gymnasium.make(name))
+        return made[-1]
+
+    with make_vec([make] * 2, plan=0) as vector:
+        vector.reset(seed=1)
+        vector.step(vector.action_space.sample())
+        parts = [part for env in made for part in (env.unwrapped.action_space, env.unwrapped.observation_space)]
+        assert [compact(part) for part in parts] == [True] * 4
+        assert vector.single_action_space == made[0].action_space
+        assert vector.single_action_space is not made[0].action_space
+
+
+class Own(gymnasium.spaces.Discrete):
+    """A space with a way of its own to be pickled."""
+
+    def __reduce__(self) -> Any:
+        return Own, (int(self.n),)
+
+
+def test_a_space_with_a_way_of_its_own_goes_that_way(backend: str) -> None:
+    def make() -> Any:
+        env: Any = Count(3)
+        env.action_space = Own(5)
+        return env
+
+    with make_vec([make] * 2, plan=Plan(backend, 1)) as vector:
+        assert type(vector.single_action_space) is Own
+        assert vector.single_action_space.n == 5
 
 
 def test_what_a_class_has_may_change() -> None:

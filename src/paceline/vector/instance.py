@@ -17,7 +17,7 @@ from paceline.errors import BadInput
 from paceline.seeds import seed_of, sequence
 from paceline.vector.infos import CELLS, HEAD, SENT, InfoWriter, Schema
 from paceline.vector.leaves import Array, Writer, brief, leaves, reader
-from paceline.vector.saving import begins_afresh, pickled
+from paceline.vector.saving import begins_afresh, pickled, twin
 
 Tasks = Callable[[int, int, np.random.Generator], Any]
 """(env, episode, generator) → the task of that episode."""
@@ -128,11 +128,11 @@ class Instance:
         """What the vector needs to know of it."""
         env = self._env
         return {
-            "observation_space": env.observation_space,
-            "action_space": env.action_space,
+            "observation_space": twin(env.observation_space),
+            "action_space": twin(env.action_space),
             "metadata": dict(env.metadata),
             "render_mode": env.render_mode,
-            "spec": env.spec,
+            "spec": twin(env.spec),
         }
 
     # -- episodes -------------------------------------------------------------------------------------
