@@ -31,6 +31,7 @@ _log = logging.getLogger("paceline")
 
 _ndarray = np.ndarray
 _WHOLE = slice(None)
+_FEW = 8
 _CLOSED = "these envs have been closed"
 _NEEDS_ROWS = "send and recv need spaces that come down to arrays; use step"
 _SNAPSHOT_SHARE = 0.01  # of the time
@@ -117,7 +118,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             flag.flags.writeable = False
         self._lent = self._views, rewards, *flags
         self._infos = InfoReader(self._tails, self._schema, self._add_info)
-        self._said, self._nothing = self._infos.numbers.tobytes, bytes(8 * self.num_envs)  # which infos are in rows
+        self._said, self._nothing = self._which_infos_are_in_rows()
         if len(self._actions) == 1 and not self._actions[0].path:
             self._acts = self._port.inputs[self._actions[0].name]
             self._dtype, self._shape = self._acts.dtype, self._acts.shape
@@ -235,6 +236,15 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             raise
         self._waiting = None
         return told
+
+    def _which_infos_are_in_rows(self) -> tuple[Callable[[], Any], Any]:
+        """How to ask that, and what the answer is if none are. Asked at every step: a few are quicker as a list."""
+        numbers = self._infos.numbers
+        return (
+            (numbers.tolist, [0] * self.num_envs)
+            if self.num_envs <= _FEW
+            else (numbers.tobytes, bytes(8 * self.num_envs))
+        )
 
     def _outcome(self, envs: list[int]) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         extras = self._port.answers.extras

@@ -159,8 +159,6 @@ class Instance:
         return self._pair(self._env.reset(seed=seed, options=self._with_task(options, task)))
 
     def _pair(self, answer: Any) -> tuple[Any, dict[str, Any]]:
-        if type(answer) is tuple and len(answer) == 2 and type(answer[1]) is dict:  # as nearly always
-            return answer
         if isinstance(answer, tuple | list) and len(answer) == 2 and isinstance(answer[1], Mapping):
             return answer[0], answer[1]  # type: ignore[return-value]
         raise BadInput(f"env {self._number} gave {brief(answer)} at reset: reset() must give (observation, info)")
@@ -203,7 +201,9 @@ class Instance:
         rules = self._rules
         self._episode, self._step = self._episode + 1, 0
         if rules.tasks is None and not rules.reseed and self._kept is None:
-            return self._pair(self._env.reset())
+            begun = self._env.reset()
+            usual = type(begun) is tuple and len(begun) == 2 and type(begun[1]) is dict
+            return begun if usual else self._pair(begun)
         seed = seed_of(rules.seed, "episode", self._number, self._episode) & 0x7FFFFFFF if rules.reseed else None
         return self._begin(seed, None, self._task())
 
@@ -233,7 +233,8 @@ class Instance:
 
         def step_once() -> Any:
             if self._over:
-                observation, reward, ended, cut, info = self._begun_after_the_end()
+                reward, ended, cut = 0.0, False, False
+                observation, info = self._next_episode()
                 special = info or reseed
             else:
                 self._step += 1
@@ -287,7 +288,8 @@ class Instance:
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Infos]:
         """The same by message, for spaces that fit into no row."""
         if self._over:
-            return self._judged(*self._begun_after_the_end())
+            observation, info = self._next_episode()
+            return self._judged(observation, 0.0, False, False, info)
         self._step += 1
         answer = self._env.step(action)
         try:
@@ -324,12 +326,11 @@ class Instance:
         self._over = True
         return observation, reward, bool(ended), bool(cut), [info]
 
-    def _begun_after_the_end(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def _next_episode(self) -> tuple[Any, dict[str, Any]]:
         """The step after an episode's last one begins the next, whatever the action."""
         assert self._goes_on, f"env {self._number} is stepped after its episode has ended: reset it first"
         self._over = False
-        observation, info = self._begin_again()
-        return observation, 0.0, False, False, info
+        return self._begin_again()
 
     # -- the rest -------------------------------------------------------------------------------------
 
