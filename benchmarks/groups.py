@@ -86,7 +86,7 @@ def rooms(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
 
 
 def shops(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
-    """Turns of WebShop: two unconnected loops / a step of groups on two workers."""
+    """Turns of WebShop: two unconnected loops / steps of groups on two workers; the same two loops, but in step."""
     peer, half = Unconnected(serve), sizes.shops // 2
     orders = [("webshop", {}, number) for number in range(sizes.shops)]
     make(orders[:1])  # the index is built once per machine
@@ -116,9 +116,14 @@ def shops(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
             parts = [[actions[:half] for actions in played], [actions[half:] for actions in played]]
             return timed(lambda: peer.ask([("play", part) for part in parts]))
 
-        slices = interleave(quiet, {"ours": ours, "theirs": theirs}, sizes.rounds)
+        def in_step() -> float:
+            played = [([actions[:half]], [actions[half:]]) for actions in turns()]
+            return timed(lambda: [peer.ask([("play", part) for part in parts]) for parts in played])
+
+        slices = interleave(quiet, {"ours": ours, "theirs": theirs, "in step": in_step}, sizes.rounds)
     peer.close()
     yield gain_row(f"efficiency, {sizes.shops} shops: 2 unconnected loops / 2 workers", *_pair(slices), 0.9)
+    yield gain_row("… 2 loops that wait for each other after every turn / 2 workers", slices["ours"], slices["in step"])
 
 
 # -- 3: cheap environments -------------------------------------------------------------------------------
