@@ -82,6 +82,14 @@ class Told:
         return " ".join(["said:", *self.said])
 
 
+class Odd(Told):
+    """Shows what it is configured to, after the word "odd" or always."""
+
+    def render(self) -> Any:
+        shown: Any = self.config["shown"]
+        return shown if self.config.get("always") or "odd" in self.said else super().render()
+
+
 class Drawer(Ladder):
     """Draws from the global generators at every step, as badly kept environments do."""
 

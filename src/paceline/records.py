@@ -75,7 +75,8 @@ class Records:
 def _check_same(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any], resume: bool) -> None:
     if not resume:
         raise BadInput(
-            f"{path} holds the results of a run; continue it with resume (--resume {path}), or give another directory"
+            f"{path} holds the results of a run; continue it with resume (--resume {path}), give another directory, or "
+            "delete this one if nothing in it matters"
         )
     if known.get("identity") != _as_json(asked["identity"]):
         raise BadInput(

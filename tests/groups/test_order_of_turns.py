@@ -85,6 +85,7 @@ def test_ctrl_c_here_keeps_what_is_done_and_the_rest_comes_later() -> None:
         with pytest.raises(KeyboardInterrupt):
             groups.step(inputs)
         assert [len(told(groups, n)) for n in range(6)] == [3, 3, 3, 2, 2, 2]
+        assert groups.under_way == [3, 4, 5]
         assert sorted(answer.env_id for answer in groups.ready(3)) == [3, 4, 5]
         digest = groups.digest()
         groups.use_multiprocessing = True  # they are rebuilt from their journals
@@ -94,6 +95,64 @@ def test_ctrl_c_here_keeps_what_is_done_and_the_rest_comes_later() -> None:
         groups.step([said(n, "a") for n in range(6)])
         groups.step(inputs)
         assert groups.digest() == digest
+
+
+@PLACES
+def test_a_reset_that_is_interrupted_is_none(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = config({"Told": 2}, group_size=2, base=7)
+    with Groups(asked, plan=plan) as groups, Groups(asked, plan="inline") as other:
+        for each in (groups, other):
+            each.reset()
+            each.step([said(n, "a") for n in range(4)])
+        call = groups.pool.call
+
+        def interrupted(method: str, calls: Any, **options: Any) -> Any:
+            call(method, {0: calls[0]}, **options)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(groups.pool, "call", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            groups.reset()
+        monkeypatch.undo()
+        for ask in (lambda: groups.step([said(0, "a")]), groups.get_rollout_states, groups.render):
+            with pytest.raises(BadInput, match="reset"):
+                ask()
+        for each in (groups, other):
+            each.reset()
+            each.step([said(n, "b") for n in range(4)])
+        assert groups.digest() == other.digest()
+
+
+@PLACES
+@pytest.mark.parametrize("shown", [None, 5, ["a picture"]], ids=["nothing", "a number", "words"])
+def test_what_cannot_be_shown_ends_its_own_trajectory(plan: Any, shown: Any) -> None:
+    with Groups(config({"Odd": 1, "Told": 1}, group_size=2, options={"shown": shown}), plan=plan) as groups:
+        groups.reset(seed=1)
+        groups.step([said(n, "a") for n in range(4)])
+        after = groups.step([said(n, "odd" if n == 0 else "b") for n in range(4)])
+        assert [cache["env_id"] for cache in after] == [1, 2, 3]
+        failure = groups.statuses[0].failure
+        assert failure is not None
+        assert (
+            failure.message == f"Odd: render() of Odd gave {shown!r}; a state is text, an RGB array or a list of them"
+        )
+        assert [len(told(groups, n)) for n in range(4)] == [3, 3, 3, 3]
+
+
+@PLACES
+def test_what_cannot_be_shown_at_the_beginning_is_a_failed_reset(plan: Any) -> None:
+    never = {"shown": 5, "always": True}
+    with Groups(config({"Odd": 1, "Told": 1}, group_size=2, options=never), plan=plan) as groups:
+        groups.reset(seed=1)
+        assert [status.failure is None for status in groups.statuses] == [False, False, True, True]
+        assert len(groups.step([said(n, "a") for n in range(4)])) == 2
+
+
+def test_inputs_that_are_none_are_refused() -> None:
+    with Groups(config({"Told": 1})) as groups:
+        groups.reset(seed=1)
+        with pytest.raises(BadInput, match="give a list of dicts"):
+            groups.step(None)  # type: ignore[arg-type]
 
 
 @PLACES

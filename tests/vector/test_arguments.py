@@ -65,6 +65,8 @@ def test_numbers_of_numpy_are_numbers(deadline: Any) -> None:
         (lambda envs: envs.reset(seed="a"), "seed='a'; give a whole number, a list"),
         (lambda envs: envs.reset(seed=2.5), r"seed=2\.5; give a whole number, a list"),
         (lambda envs: envs.reset(seed=[1, "b"]), "'b' is no whole number"),
+        (lambda envs: envs.reset(seed=-1), "whole numbers from 0"),
+        (lambda envs: envs.reset(seed=[1, -2]), "-2; Gymnasium takes whole numbers from 0"),
         (lambda envs: envs.reset(seed=[1, 2, 3]), "3 seeds for 2 envs"),
         (lambda envs: envs.reset(options={"tasks": 5}), "tasks are 5; give a list with one for each of 2 envs"),
         (lambda envs: envs.reset(options={"tasks": "ab"}), "tasks are 'ab'; give a list"),

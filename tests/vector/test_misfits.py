@@ -50,6 +50,28 @@ class BeginsBadly(Count):
         return right if self.number == 0 or self.good >= 0 else self.bad
 
 
+class Uninformed(Count):
+    """Gives something else for an info."""
+
+    info: Any = None
+
+    def step(self, action: Any) -> Any:
+        return (*super().step(action)[:4], self.info)
+
+
+class Talkative(Uninformed):
+    info = "all is well"
+
+
+@pytest.mark.parametrize("plan", [0, 2])
+@pytest.mark.parametrize("kind", [Uninformed, Talkative])
+def test_an_info_is_a_dict(kind: type[Uninformed], plan: int) -> None:
+    with make_vec([partial(kind, n) for n in range(2)], plan=plan) as envs:
+        envs.reset(seed=0)
+        with pytest.raises(BadInput, match=rf"env 0 gave the info {kind.info!r} at step 1: it must be a dict"):
+            envs.step(np.zeros(2, int))
+
+
 LONG = np.zeros(3, np.float32)
 NO_PAIR = {
     "an observation": np.zeros(2, np.float32),  # which could be unpacked

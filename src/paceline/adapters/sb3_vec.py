@@ -20,8 +20,10 @@ def as_sb3(envs: PaceVectorEnv | AgentRows) -> Any:
     """Gives the `stable_baselines3.common.vec_env.VecEnv` of a vector that was made with `autoreset="SameStep"`.
 
     Raises:
-        BadInput: Stable-Baselines3 is not installed, or the vector resets its envs at another time.
+        BadInput: Stable-Baselines3 is not installed, or the vector is none, or resets its envs at another time.
     """
+    if not hasattr(envs, "num_envs"):
+        raise BadInput(f'as_sb3({envs!r:.60}); give it a vector: as_sb3(make_vec(…, autoreset="SameStep"))')
     if envs.metadata["autoreset_mode"] != AutoresetMode.SAME_STEP:
         raise BadInput('Stable-Baselines3 resets envs in the step that ends them: make_vec(…, autoreset="SameStep")')
     try:

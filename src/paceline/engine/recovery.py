@@ -248,6 +248,8 @@ class Recovery:
         rung = "a port's call" if self._rung(slot) else "nothing that is still asked for"  # a round may have been void
         doing = victim.call_name() if victim else rung
         why = f" (overran its deadline of {slot.overdue:g} s)" if slot.overdue is not None else ""
+        if dead.backend == "inline":
+            return f"Ctrl-C came while {doing} was run in the caller's process: whoever lives there is rebuilt"
         return f"worker {slot.number} ({dead.backend}, pid {dead.pid}) {gone.how}{why} while it ran {doing}: rebuilding"
 
     def without(self, slot: Slot, error: PlanNotMet) -> None:

@@ -93,7 +93,8 @@ class Beginning:
                 raise BadInput(
                     f"group {first // size} ({tag}): its members do not begin alike, though each was reset "
                     f"with seed {members[0].status.seed}: {self._config.tags[tag].env_type} does not follow its seed. "
-                    "Look for a class counter, hash(), the clock; es_manager.check_groups: false lets it pass"
+                    "Look for a class counter, a generator of the process (random, numpy.random), hash(), the clock; "
+                    "es_manager.check_groups: false lets it pass"
                 )
 
     def _layout_order(self, index: int, seed: int) -> tuple[Any, Any, int, str]:

@@ -92,15 +92,18 @@ class Groups:
 
         Group g gets `seed + g`, all its members the same. Without a seed: train goes on from its base seed, val begins
         with its own each time.
+
+        If it raises, or is interrupted, there is no episode: the next one begins with the same seeds.
         """
+        first, counter = first_seed(seed, self.config, self.base_seed, self.seed_counter)
         self._turns.finish()
         self._fold_digest()
-        self.begun = True
-        first, self.seed_counter = first_seed(seed, self.config, self.base_seed, self.seed_counter)
-        self.trajectories = self._beginning.trajectories(first)
-        self._beginning.begin(self.trajectories)
+        self.trajectories, self.begun = [], False  # until everybody has begun: half a reset is none
+        trajectories = self._beginning.trajectories(first)
+        self._beginning.begin(trajectories)
         if self.config.manager.check_groups:
-            self._beginning.check_alike(self.trajectories)
+            self._beginning.check_alike(trajectories)
+        self.trajectories, self.begun, self.seed_counter = trajectories, True, counter
         return self.rollout_cache
 
     def next_seed(self) -> int:
@@ -130,6 +133,8 @@ class Groups:
             The caches of the environments that are not done, in the order of the inputs.
         """
         check_straggling(quorum, deadline, late)
+        if not isinstance(all_env_inputs, Iterable):
+            raise BadInput(f"the inputs are {all_env_inputs!r:.60}; give a list of dicts with env_id and actions")
         stragglers = list(self._turns.pending)
         tickets = [self._ticket_of(given) for given in all_env_inputs]
         self._turns.post(tickets, apart=quorum is not None or deadline is not None)
@@ -174,6 +179,11 @@ class Groups:
     def rollout_cache(self) -> list[dict[str, Any]]:
         """What has happened since the reset, one entry per environment."""
         return [trajectory.cache for trajectory in self.trajectories]
+
+    @property
+    def under_way(self) -> list[int]:
+        """Whose turns have been sent and not been taken in: `ready`, or the next `step`, gives them."""
+        return [ticket.env_id for ticket in self._turns.pending]
 
     @property
     def statuses(self) -> list[EnvStatus]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from paceline.catalog.text_envs import Factory, check_is_text_env, lookup_of, takes
 from paceline.engine import Anew
 from paceline.errors import BadInput, PacelineError
-from paceline.groups.trajectory import Turned, failure_of
+from paceline.groups.trajectory import Turned, check_is_state, failure_of
 from paceline.types import Failure
 
 
@@ -56,7 +56,7 @@ class Member:
         self._used, self._over, self._tells_raw = 0, False, False
         self._env.reset(**{name: value for name, value in offered.items() if self._takes(name)})
         names = lookup_of(self._env)
-        return Anew(Begun(self._env.render(), () if names is None else tuple(names.values())))
+        return Anew(Begun(self._state(), () if names is None else tuple(names.values())))
 
     def turn(self, actions: Sequence[str]) -> Turned:
         """Carries out the valid ones of `actions`, as many as the budget has, up to the end of the episode."""
@@ -78,12 +78,19 @@ class Member:
                     self._tells_raw = True
                 if done:
                     break
-            state = self._env.render()
+            state = self._state()
         except Exception as error:
             failure = self._failed(error, self._used + len(executed))
         self._used += len(executed)
         self._over = done or self._used >= self._most or failure is not None
         return state, executed, len(valid), reward, info, done, False, failure
+
+    def _state(self) -> Any:
+        """What it shows after a turn."""
+        state = self._env.render()
+        if type(state) is not str:
+            check_is_state(state, f"{self._tag}: render() of {type(self._env).__name__}")
+        return state
 
     @staticmethod
     def _failed(error: Exception, step: int) -> Failure:

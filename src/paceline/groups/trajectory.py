@@ -171,11 +171,16 @@ def failure_of(error: BaseException, step: int = 0) -> Failure:
     return Failure(type(error).__name__, str(error), step=step, traceback="".join(traceback.format_exception(error)))
 
 
+def check_is_state(state: Any, who: str) -> None:
+    """Raises `BadInput` for what nobody can show."""
+    several = isinstance(state, list | tuple) and all(isinstance(frame, np.ndarray) for frame in state)
+    if not (several or isinstance(state, str | np.ndarray)):
+        raise BadInput(f"{who} gave {state!r:.60}; a state is text, an RGB array or a list of them")
+
+
 def pictures(state: Any) -> list[Any]:
     """An RGB array, or several, as Pillow's images."""
     frames = [state] if isinstance(state, np.ndarray) else state
-    if not isinstance(frames, list | tuple) or not all(isinstance(frame, np.ndarray) for frame in frames):
-        raise BadInput(f"a state is text, an RGB array or a list of them; render() gave a {type(state).__name__}")
     try:
         from PIL import Image
     except ImportError:

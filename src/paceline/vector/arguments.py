@@ -125,6 +125,8 @@ def task_each(tasks: Any, count: int) -> list[Any]:
 def seed_each(seed: Any, count: int) -> list[int | None]:
     """What `SyncVectorEnv` makes of the seed of a reset."""
     if is_whole(seed):
+        if seed < 0:
+            raise BadInput(f"seed={brief(seed)}; Gymnasium takes whole numbers from 0")
         return [int(seed) + number for number in range(count)]
     if isinstance(seed, str) or not isinstance(seed, Sequence | np.ndarray):
         raise BadInput(f"seed={brief(seed)}; give a whole number, a list with one for each env, or None")
@@ -133,6 +135,8 @@ def seed_each(seed: Any, count: int) -> list[int | None]:
     for each in seed:
         if each is not None and not is_whole(each):
             raise BadInput(f"seed={brief(seed)}: {each!r} is no whole number")
+        if each is not None and each < 0:
+            raise BadInput(f"seed={brief(seed)}: {each!r}; Gymnasium takes whole numbers from 0")
     return [None if each is None else int(each) for each in seed]
 
 

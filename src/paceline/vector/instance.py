@@ -243,7 +243,7 @@ class Instance:
                     observation, reward, ended, cut, info = observation
                 except (TypeError, ValueError):  # ours, not the env's: that would have come before
                     raise self._not_five(observation) from None
-                special = info
+                special = info or info is None
             over = ended or cut
             if special or (over and at_once):
                 return self._write(mine, *self._judged(observation, reward, ended, cut, info))
@@ -317,6 +317,8 @@ class Instance:
         self, observation: Any, reward: Any, ended: Any, cut: Any, info: dict[str, Any]
     ) -> tuple[Any, Any, bool, bool, Infos]:
         """What a step comes to: if it was the last of an episode, the mode says what happens."""
+        if not isinstance(info, Mapping):
+            raise BadInput(f"env {self._number} gave the info {brief(info)} at step {self._step}: it must be a dict")
         if not (ended or cut):
             return observation, reward, False, False, [info]
         if self._at_once:
