@@ -21,7 +21,7 @@ class Interrupting:
     """
 
     def __init__(
-        self, line: int, files: tuple[str, ...], *, even_if_kept_back: bool = False, but_at: str = "try:"
+        self, line: int, files: tuple[str, ...], *, even_if_kept_back: bool = False, but_at: tuple[str, ...] = ()
     ) -> None:
         self._left, self._files, self._anywhere, self._but_at = line, files, even_if_kept_back, but_at
 
@@ -31,8 +31,8 @@ class Interrupting:
             return None
         # At the word "try" nothing is run, and no signal looked at: what is raised there no handler would cover.
         line = linecache.getline(name, frame.f_lineno).strip()
-        run = event == "line" and not line.startswith(("try:", self._but_at))
-        if run and (self._anywhere or not UNINTERRUPTED._depth):
+        run = event == "line" and not line.startswith(("try:", *self._but_at))
+        if run and (self._anywhere or not UNINTERRUPTED.depth):
             self._left -= 1
             if self._left < 0:
                 sys.settrace(None)

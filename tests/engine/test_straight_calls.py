@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from interrupting import Interrupting
 from members import Walker
 
 import paceline
-from paceline import HERE, Anew, Outcome, Pool
+from paceline import HERE, Anew, Handle, Outcome, Pool
 
 
 class Moody(Walker):
@@ -48,12 +48,16 @@ def moody(**options: Any) -> Pool:
 def ask(pool: Pool, calls: dict[int, tuple[Any, ...]]) -> tuple[dict[int, Outcome], int]:
     """Everybody's outcome, and how many came at once."""
     found: dict[int, Outcome] = {}
-    pool.run_here("do", calls, lambda outcomes: found.update(outcomes))
+    pool.run_here("do", calls, into(found))
     left = {member: args for member, args in calls.items() if member not in found}
     at_once = len(found)
     if left:
         found |= pool.call("do", left, outcomes=True)
     return found, at_once
+
+
+def into(found: dict[int, Outcome]) -> Callable[[Handle], None]:
+    return lambda handle: found.update(handle.outcomes())
 
 
 def told(outcome: Outcome) -> Any:
@@ -162,7 +166,7 @@ def test_wherever_it_is_interrupted_a_call_was_made_and_told_of_or_not_made() ->
             found: dict[int, Outcome] = {}
             try:
                 with Interrupting(line, _OURS):
-                    pool.run_here("add", dict.fromkeys(range(3), (10,)), found.update)
+                    pool.run_here("add", dict.fromkeys(range(3), (10,)), into(found))
                 break  # it has fewer lines
             except KeyboardInterrupt:
                 pass
@@ -192,7 +196,7 @@ def test_ctrl_c_of_a_member_who_has_drawn_leaves_the_caller_its_generator() -> N
         pool.call("add", dict.fromkeys(range(3), (1,)))
         found: dict[int, Outcome] = {}
         with pytest.raises(KeyboardInterrupt):
-            pool.run_here("add", {0: (1,), 1: (13,), 2: (1,)}, found.update)
+            pool.run_here("add", {0: (1,), 1: (13,), 2: (1,)}, into(found))
         assert (found, np.random.random()) == ({0: Outcome(2)}, expected)
         assert pool.call("look", record=False) == {0: 2, 1: 1, 2: 1}
 
@@ -201,7 +205,7 @@ def test_in_the_middle_of_a_call_its_pool_is_not_asked() -> None:
     with Pool([Adds] * 3) as pool:
         pool.call("add", dict.fromkeys(range(3), (1,)))
         Adds.ask = partial(pool.call, "look")
-        told: list[Mapping[int, Outcome]] = []
+        told: list[Handle] = []
         with pytest.raises(paceline.BadInput, match="asked its own pool"):
             pool.run_here("add", dict.fromkeys(range(3), (1,)), told.append)
         assert told == []
@@ -222,7 +226,7 @@ def test_long_journals_are_shortened() -> None:
     with Pool([Saved] * 2, snapshot_every=10) as pool:
         for _ in range(25):
             found: dict[int, Outcome] = {}
-            pool.run_here("add", dict.fromkeys(range(2), (1,)), found.update)
+            pool.run_here("add", dict.fromkeys(range(2), (1,)), into(found))
             if not found:
                 pool.call("add", dict.fromkeys(range(2), (1,)))
         assert Saved.saves == 4
@@ -250,7 +254,7 @@ def test_an_answer_that_cannot_be_read_is_an_error_of_its_own(backend: str) -> N
         pool.call("add", dict.fromkeys(range(3), (1,)))
         found: dict[int, Outcome] = {}
         calls = {0: (1,), 1: (13,), 2: (1,)}
-        pool.run_here("add", calls, found.update)
+        pool.run_here("add", calls, into(found))
         assert len(found) == (3 if backend == "inline" else 0)
         outcomes = found or pool.call("add", calls, outcomes=True)
         assert [outcomes[0].answer, outcomes[2].answer] == [2, 2]

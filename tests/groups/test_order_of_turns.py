@@ -9,6 +9,7 @@ from threading import Timer
 from typing import Any
 
 import pytest
+from interrupting import Interrupting
 from text_worlds import config, said
 
 from paceline import BadInput, SharedRandomness
@@ -72,11 +73,35 @@ def test_what_was_sent_before_an_interrupt_is_not_lost(monkeypatch: pytest.Monke
             groups.step([said(n, "a") for n in range(40)])
         monkeypatch.undo()
         assert parts == [[*range(32)], [*range(32, 40)]]
-        assert sorted(answer.env_id for answer in groups.ready(40)) == list(range(32))
-        assert [told(groups, n)[-1] for n in (0, 31, 32)] == ["said: a", "said: a", told(groups, 39)[-1]]
+        assert groups.under_way == list(range(40))
+        assert sorted(answer.env_id for answer in groups.ready(40)) == list(range(40))
+        assert {tuple(told(groups, n)) for n in range(40)} == {("said:", "said: a")}
 
 
-def test_ctrl_c_here_keeps_what_is_done_and_the_rest_comes_later() -> None:
+@pytest.mark.parametrize("again", [(), (0, 3)], ids=["once each", "some twice"])
+def test_wherever_a_step_here_is_interrupted_every_turn_is_played_once(again: tuple[int, ...]) -> None:
+    inputs = [said(n, f"{n}") for n in range(4)] + [said(n, "again") for n in again]
+    files = ("groups/turns.py", "engine/straight_calls.py", "engine/host.py", "groups/trajectory.py", "text_worlds.py")
+    line, interrupted = 0, True
+    while interrupted:
+        with Groups(config({"Told": 2}, group_size=2), plan="inline") as groups:
+            groups.reset(seed=1)
+            groups.step([said(n, "a") for n in range(4)])
+            try:
+                with Interrupting(line, files, but_at=("with UNINTERRUPTED:",)):
+                    groups.step(inputs)
+                interrupted = False
+            except KeyboardInterrupt:
+                groups.ready(len(groups.under_way))
+            played = [told(groups, n)[-1] for n in range(4)]
+            expected = [f"said: a {n}" + " again" * (n in again) for n in range(4)]
+            assert played in (expected, ["said: a"] * 4), line  # all, or it had not begun
+            assert groups.render() == played
+        line += 5
+    assert line > 200
+
+
+def test_after_ctrl_c_here_every_turn_comes_later_and_once() -> None:
     inputs = [said(n, "sleep 0.4" if n == 3 else f"{n}") for n in range(6)]
     with Groups(config({"Told": 3}, group_size=2), plan="inline") as groups:
         groups.reset(seed=1)
@@ -84,9 +109,8 @@ def test_ctrl_c_here_keeps_what_is_done_and_the_rest_comes_later() -> None:
         Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
         with pytest.raises(KeyboardInterrupt):
             groups.step(inputs)
-        assert [len(told(groups, n)) for n in range(6)] == [3, 3, 3, 2, 2, 2]
-        assert groups.under_way == [3, 4, 5]
-        assert sorted(answer.env_id for answer in groups.ready(3)) == [3, 4, 5]
+        assert groups.under_way == list(range(6))
+        assert sorted(answer.env_id for answer in groups.ready(6)) == list(range(6))
         digest = groups.digest()
         groups.use_multiprocessing = True  # they are rebuilt from their journals
         assert groups.render() == [f"said: a {said['actions'][0]}" for said in inputs]

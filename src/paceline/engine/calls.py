@@ -124,6 +124,11 @@ class Handle:
             self._notes[result[0]] = note
         self.answered += 1
 
+    def take_all(self, results: Iterable[Result]) -> None:
+        """Takes answers in that there is nothing to note about."""
+        self._results.update([(result[0], result) for result in results])
+        self.answered = len(self._results)
+
     def ready(self, min_ready: int = 1, timeout: float | None = None) -> list[int]:
         """Waits until `min_ready` members have answered, or `timeout` seconds. Returns who has, in member order."""
         end = None if timeout is None else monotonic() + timeout
@@ -176,9 +181,16 @@ class Handle:
             return Outcome(None, _noted(as_error(result[2]), self._notes.get(member, "")))
         return unpacked(result[2])
 
+    def has(self, member: int) -> bool:
+        """Whether this member has answered."""
+        return member in self._results
+
     def found(self, member: int) -> Outcome | None:
         """What this member has answered, if it has."""
-        return self.outcome(member) if member in self._results else None
+        result = self._results.get(member)
+        if result is None:
+            return None
+        return unpacked(result[2]) if result[1] != ERROR else self.outcome(member)
 
     def first_error(self, among: set[int] | None = None) -> BaseException:
         """The lowest member's exception; the others hang on it as notes."""

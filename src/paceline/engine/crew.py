@@ -108,6 +108,11 @@ class Crew:
 
     # -- what is under way ----------------------------------------------------------------------------
 
+    def check_open(self) -> None:
+        """Raises `Closed` if it has been closed."""
+        if self.closed:
+            raise Closed("this pool has been closed")
+
     def distrust(self) -> None:
         """We were interrupted. Unless that was in mere waiting, every slot with something under way is suspect."""
         if self.steady:

@@ -2,8 +2,9 @@
 
 A KeyboardInterrupt may come between any two instructions. In the middle of bookkeeping it would leave a call that is
 answered but not in the journal, or half a ring. So our handler stands before Python's own and keeps the interrupt back
-while `UNINTERRUPTED` is entered: microseconds, as nobody waits or calls a member in there. A handler that the
-user has installed is left alone, and Python's own is put back when no pool is open any more.
+while `UNINTERRUPTED` is entered: microseconds, or as long as it takes to enter a step's answers in trajectories, as
+nobody waits or calls a member in there. A handler that the user has installed is left alone, and Python's own is put
+back when no pool is open any more.
 """
 
 from __future__ import annotations
@@ -23,30 +24,36 @@ class _Uninterrupted:
 
     def __init__(self) -> None:
         self._main = threading.main_thread().ident  # Python runs handlers there, and nowhere else
-        self._depth = 0  # how deep the main thread is in
+        self.depth = 0
+        """How deep the main thread is in. Who must not be interrupted before it is in adds `on_main()` in a statement
+        without a call: Python looks at signals when something is called, so at the beginning of `__enter__` too."""
         self._pending = False
 
     def __enter__(self) -> None:
         if get_ident() == self._main:
-            self._depth += 1
+            self.depth += 1
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if get_ident() != self._main:
             return
-        self._depth -= 1
-        if self._pending and not self._depth:
+        self.depth -= 1
+        if self._pending and not self.depth:
             self._pending = False
             if not isinstance(error, KeyboardInterrupt):  # another error that is on its way becomes its context
                 raise KeyboardInterrupt
 
+    def on_main(self) -> bool:
+        """Whether this is the thread that can be interrupted."""
+        return get_ident() == self._main
+
     def after_fork(self) -> None:
         """In a child there is one thread, whichever that was: it is the main one now."""
         if get_ident() != self._main:
-            self._main, self._depth = get_ident(), 0
+            self._main, self.depth = get_ident(), 0
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Our handler of SIGINT, and of signals that are to mean the same."""
-        if self._depth:
+        if self.depth:
             self._pending = True
         elif _frees_an_object(frame):
             threading.Thread(target=_come_again, args=[number], daemon=True).start()
@@ -79,6 +86,7 @@ def install() -> None:
     """Puts our handler in the place of Python's own, if that is what stands there and we may."""
     main = threading.current_thread() is threading.main_thread()
     if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        UNINTERRUPTED.depth = 0  # nobody is in; a handler of the user's may have torn somebody out
         signal.signal(signal.SIGINT, UNINTERRUPTED.handle)
 
 

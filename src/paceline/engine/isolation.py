@@ -133,7 +133,7 @@ class Swapping:
         # A state may come from a process that had imported torch where this one has not yet: it has to wait for that.
         loaded = {name: state for name, state in states.items() if name in GENERATORS.known()}
         before: tuple[object, ...] = ()
-        homeless = passing = False
+        homeless, passing, on_main = False, False, UNINTERRUPTED.on_main()
         try:
             with UNINTERRUPTED:  # else the caller could be left with a stream that is not its own, or half of one
                 GENERATORS.load(loaded)
@@ -143,7 +143,9 @@ class Swapping:
             passing = True
             raise
         finally:
+            UNINTERRUPTED.depth += on_main  # at once: to call something would be a chance to be interrupted
             with UNINTERRUPTED:
+                UNINTERRUPTED.depth -= on_main
                 if before:
                     homeless = self._learn(streams, name, keep, loaded, before)
                 GENERATORS.restore(outside)

@@ -72,6 +72,11 @@ class Pilot:
         self._rested += rounds
         return True
 
+    @property
+    def rests(self) -> bool:
+        """Whether there is nothing to measure or to decide now. Only looks: no round has passed."""
+        return self.final or perf_counter() < self._rests_until
+
     def end(self, members: int, nbytes: int = 0, *, whole: bool = True) -> None:
         """A round has been answered, as a whole or as far as it was waited for."""
         self._meter.end(members, nbytes, whole=whole)

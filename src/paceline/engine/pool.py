@@ -20,6 +20,7 @@ from paceline.engine.backend import Settings
 from paceline.engine.calls import Handle, Outcome, Request
 from paceline.engine.crew import Crew
 from paceline.engine.host import MAX_MESSAGE
+from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.mapped import Mapped
 from paceline.engine.moving import Spreading, spread
 from paceline.engine.pilot import Pilot
@@ -163,37 +164,44 @@ class Pool:
         record: bool = True,
         deadline: float | None = None,
         apart: bool = False,
+        begun: bool = False,
     ) -> Handle:
         """Like `call`, but does not wait. Calls of one member are run in the order of their posts.
 
         Args:
             apart: One message per member instead of one per worker, so that each can be ready by itself.
+            begun: Whether `round_begins` has been said.
         """
         crew = self._open()
-        if crew.pilot is not None and record:  # a read must find things as they are
-            crew.pilot.begin()
+        if record and not begun:  # a read must find things as they are
+            self.round_begins()
         limit = self._limit(deadline)
         packed = self._pack_all(calls)
         if crew.ports:
             crew.settle_rings(packed)
         handle = Handle(crew.hearing.pump, packed)
-        for number, items in self._by_slot(packed, apart):
-            request = Request("call", items, method=method, record=record, handle=handle, deadline=limit)
-            crew.sending.submit(crew.slots[number], request)
+        with UNINTERRUPTED:
+            for number, items in self._by_slot(packed, apart):
+                request = Request("call", items, method=method, record=record, handle=handle, deadline=limit)
+                crew.sending.submit(crew.slots[number], request)
         return handle
 
-    def run_here(
-        self, method: str, calls: Mapping[int, tuple[Any, ...]], take: Callable[[Mapping[int, Outcome]], None]
-    ) -> None:
+    def round_begins(self) -> None:
+        """Under auto: something is about to be asked, and nothing is under way that could not wait, so everybody may
+        move first. For whoever asks in several posts, or must not be kept from an interrupt by a move."""
+        if self._crew.pilot is not None:
+            self._crew.pilot.begin()
+
+    def run_here(self, method: str, calls: Mapping[int, tuple[Any, ...]], take: Callable[[Handle], None]) -> None:
         """Makes calls at once, as far as everybody lives in the caller's process and nothing else is going on.
 
-        For whoever makes many short ones. Those that cannot be made in this way, maybe all of them, are left to `post`:
-        they are the ones that `take` is not told of. If Ctrl-C comes, it is told before of what has been done.
+        For whoever makes many short ones. Those that cannot be made in this way, maybe all of them, are left to `post`.
 
         Args:
             method: As for `post`.
             calls: As for `post`.
-            take: Is given the outcomes, once. It is not interrupted: nothing that takes long.
+            take: Is given the answers of those that have been made, if there are any; if Ctrl-C comes, before that is
+                raised. It is not interrupted, so it must not take long: it should keep the handle, and read it later.
         """
         crew = self._open()
         slot = where_all_live_here(crew)
@@ -202,7 +210,7 @@ class Pool:
 
     def round_over(self, *handles: Handle) -> None:
         """Under auto: what was posted has been answered, and nothing else is under way, so it can be learned from."""
-        if self._crew.pilot is not None:
+        if self._crew.pilot is not None and not self._crew.pilot.rests:
             self._crew.pilot.end(sum(map(len, handles)), sum(handle.nbytes() for handle in handles))
 
     def give_up(self, handle: Handle, members: Iterable[int]) -> None:
@@ -211,7 +219,8 @@ class Pool:
         handle.unwanted.update(members)
         for slot in self._open().slots.values():
             first = slot.inflight[0] if slot.worker is not None and slot.inflight else None
-            if first is not None and first.handle is handle and not handle.unwanted.isdisjoint(first.items):
+            mine = first is not None and first.handle is handle and not handle.unwanted.isdisjoint(first.items)
+            if mine and slot.worker.can_kill:
                 slot.worker.kill()
 
     def map(
@@ -307,6 +316,11 @@ class Pool:
         ]
 
     @property
+    def place(self) -> str:
+        """The backend that the members live on now: "inline" if all of them live in this process."""
+        return self._crew.place
+
+    @property
     def plan(self) -> Plan:
         """The plan in force, and why."""
         return self._asked if self._crew.pilot is None else self._crew.pilot.plan
@@ -374,8 +388,7 @@ class Pool:
     # -- small things ---------------------------------------------------------------------------------
 
     def _open(self) -> Crew:
-        if self._crew.closed:
-            raise Closed("this pool has been closed")
+        self._crew.check_open()
         if self._crew.owner != os.getpid():
             raise Closed("this pool belongs to the process that this one was forked from; make a new one")
         return self._crew

@@ -246,7 +246,7 @@ class Recovery:
 
     def _obituary(self, slot: Slot, dead: Any, gone: Gone, victim: Request | None) -> str:
         rung = "a port's call" if self._rung(slot) else "nothing that is still asked for"  # a round may have been void
-        doing = victim.call_name() if victim else rung
+        doing = victim.call_name() if victim else slot.doing or rung
         why = f" (overran its deadline of {slot.overdue:g} s)" if slot.overdue is not None else ""
         if dead.backend == "inline":
             return f"Ctrl-C came while {doing} was run in the caller's process: whoever lives there is rebuilt"

@@ -77,6 +77,7 @@ class Slot:
         self.overdue: float | None = None  # the deadline for which the worker was killed
         self.fruitless = 0  # how many workers have died here since somebody got an answer, and nobody was to blame
         self.suspect = False  # we were interrupted in the middle of its traffic: what it knows and we know may differ
+        self.doing = ""  # what is made here without a message, as long as it is not in the journals
         self.unkeepable = False  # under auto: its members go to a neighbour instead of a new worker
         self.orphaned = False  # its worker could not be replaced: whoever asks next tries again
 

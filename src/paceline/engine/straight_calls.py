@@ -1,10 +1,10 @@
 """Calls of members that all live in the caller's process: made one after another, and answered at once.
 
-    packed ──► made, one by one ──► into the journals ──► whoever asked
+    packed ──► made, one by one ──► into the journals ──► a handle, answered
 
 Elsewhere a call is a line of a message, which is kept until its answer has come. Here there is nothing to wait for.
 What happens to a call is the same (its arguments and its answer pass through a pickle, generators are watched, its
-member's journal takes it in), but no request, no reply and no handle is made of it. Whatever is out of the ordinary is
+member's journal takes it in), but no request and no reply is made of it. Whatever is out of the ordinary is
 left to messages: such a call is not made, and has to be posted.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from paceline.engine import wire
-from paceline.engine.calls import Handle, Outcome, Request, unpacked
+from paceline.engine.calls import Handle, Request
 from paceline.engine.generators import GENERATORS
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.isolation import Swapping
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 Calls = Mapping[int, wire.Packed]
 """Member → packed arguments."""
 
-Take = Callable[[Mapping[int, Outcome]], None]
-"""Takes in what members have answered."""
+Take = Callable[[Handle], None]
+"""Keeps the answers of the calls that have been made."""
 
 
 def run_straight(crew: Crew, slot: Slot, method: str, calls: Calls, take: Take) -> None:
@@ -41,24 +41,29 @@ def run_straight(crew: Crew, slot: Slot, method: str, calls: Calls, take: Take) 
         slot: What `where_all_live_here` has given.
         method: What is called.
         calls: Of whom, with what.
-        take: Told once.
+        take: Told once, if any call has been made.
 
     Raises:
         BadInput: a member has asked its own pool for something in the middle of its call.
     """
     stirs, results, over = crew.stirs, [], False  # type: int, list[Result], bool
-    slot.suspect = crew.suspicious = True  # until everything that has been run is in the journals
+    slot.suspect, crew.suspicious, slot.doing = True, True, f"{method}()"  # until what was run is in the journals
     try:
         _make(slot, method, calls, results)
         over = True
+    except KeyboardInterrupt as error:  # without the frames that hold members, who may be about to be rebuilt
+        raise error.with_traceback(None) from None
     finally:
         with UNINTERRUPTED:
-            if crew.stirs != stirs:
+            if crew.stirs == stirs:
+                handle = _journaled(crew, slot, method, calls, results)
+                slot.suspect = crew.suspicious = not over  # if we were interrupted, they are rebuilt from there
+                if len(handle):
+                    take(handle)
+                    crew.shortening.shorten([crew.members[result[0]] for result in results])
+            elif over:
+                crew.check_open()
                 raise BadInput(f"a member has asked its own pool for something in {method}(); ask from outside")
-            answers = _journaled(crew, slot, method, calls, results)
-            slot.suspect = crew.suspicious = not over  # if we were interrupted, they are rebuilt from there
-            take(answers)
-            crew.shortening.shorten([crew.members[index] for index in answers])
 
 
 def where_all_live_here(crew: Crew) -> Slot | None:
@@ -69,7 +74,7 @@ def where_all_live_here(crew: Crew) -> Slot | None:
     slot = crew.slots[numbers.pop()] if len(numbers) == 1 else None
     if slot is None or slot.worker is None or slot.worker.backend != "inline":
         return None
-    if type(slot.worker.host.isolation) is not Swapping or not (crew.pilot is None or crew.pilot.resting()):
+    if type(slot.worker.host.isolation) is not Swapping or not (crew.pilot is None or crew.pilot.rests):
         return None
     return slot
 
@@ -80,7 +85,9 @@ def _make(slot: Slot, method: str, calls: Calls, results: list[Result]) -> None:
     seats, isolation, watched = host.seats, host.isolation, False
     try:
         for index, packed in calls.items():
-            seat = seats[index]
+            seat = seats.get(index)
+            if seat is None:  # it was lost while it was built
+                continue
             streams, failed = seat.streams, None
             if type(packed) is not bytes or streams.isolated or method not in streams.quiet or seat.stale or seat.error:
                 continue
@@ -108,15 +115,18 @@ def _make(slot: Slot, method: str, calls: Calls, results: list[Result]) -> None:
         raise
 
 
-def _journaled(crew: Crew, slot: Slot, method: str, calls: Calls, results: list[Result]) -> dict[int, Outcome]:
-    """Takes results into the journals, and gives them as their caller gets them. Hot: several loops are quicker."""
-    members, handle = crew.members, Handle(crew.hearing.pump, calls)
+def _journaled(crew: Crew, slot: Slot, method: str, calls: Calls, results: list[Result]) -> Handle:
+    """Takes results into the journals, and gives them as a post does that has been answered. Hot."""
+    members, odd = crew.members, []
     for result in results:
         index, _, payload, check, base = result
         if check is None and base is None:  # small, and nothing else about it, as nearly always
             members[index].journal.add(("call", method, calls[index], payload), None)
         else:
-            request = Request("call", {index: calls[index]}, method=method, record=True, handle=handle)
-            crew.hearing.take_result(slot, request, result)
-    odd = handle.outcomes() if handle.answered else {}
-    return {index: odd[index] if index in odd else unpacked(payload) for index, _, payload, _, _ in results}
+            odd.append(result)
+    handle = Handle(crew.hearing.pump, [result[0] for result in results])
+    handle.take_all([result for result in results if result not in odd] if odd else results)
+    for result in odd:
+        request = Request("call", {result[0]: calls[result[0]]}, method=method, record=True, handle=handle)
+        crew.hearing.take_result(slot, request, result)
+    return handle

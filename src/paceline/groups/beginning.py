@@ -17,7 +17,7 @@ from paceline.errors import BadInput
 from paceline.groups.config import VAL_SEED, GroupsConfig
 from paceline.groups.layouts import Layouts
 from paceline.groups.trajectory import Trajectory, failure_of
-from paceline.groups.turns import own, tell_of, whole
+from paceline.groups.turns import is_of_the_plan, tell_of, whole
 from paceline.seeds import digest, seed_of
 
 
@@ -107,7 +107,9 @@ class Beginning:
 
 
 def _fail(trajectory: Trajectory, error: BaseException) -> None:
-    trajectory.fail(failure_of(own(error)))
+    if is_of_the_plan(error):
+        raise error
+    trajectory.fail(failure_of(error))
     tell_of(trajectory)
 
 

@@ -56,7 +56,9 @@ class Member:
         self._used, self._over, self._tells_raw = 0, False, False
         self._env.reset(**{name: value for name, value in offered.items() if self._takes(name)})
         names = lookup_of(self._env)
-        return Anew(Begun(self._state(), () if names is None else tuple(names.values())))
+        state = self._env.render()
+        self._check(state)
+        return Anew(Begun(state, () if names is None else tuple(names.values())))
 
     def turn(self, actions: Sequence[str]) -> Turned:
         """Carries out the valid ones of `actions`, as many as the budget has, up to the end of the episode."""
@@ -78,19 +80,17 @@ class Member:
                     self._tells_raw = True
                 if done:
                     break
-            state = self._state()
+            state = self._env.render()
+            if type(state) is not str:
+                self._check(state)
         except Exception as error:
             failure = self._failed(error, self._used + len(executed))
         self._used += len(executed)
         self._over = done or self._used >= self._most or failure is not None
         return state, executed, len(valid), reward, info, done, False, failure
 
-    def _state(self) -> Any:
-        """What it shows after a turn."""
-        state = self._env.render()
-        if type(state) is not str:
-            check_is_state(state, f"{self._tag}: render() of {type(self._env).__name__}")
-        return state
+    def _check(self, state: Any) -> None:
+        check_is_state(state, f"{self._tag}: render() of {type(self._env).__name__}")
 
     @staticmethod
     def _failed(error: Exception, step: int) -> Failure:

@@ -1,6 +1,7 @@
 """Turns under way: from an input to the trajectory that it becomes a part of.
 
-    post(inputs) ──► tickets ──► turn() of the members, a message per worker and part ──► taken into trajectories
+    post(inputs) ──► tickets ──► turn() of the members: here at once, elsewhere by a message per worker and part
+                                   └──► answers ──► taken into trajectories
 
 Answers are taken in as they come. A trajectory has turns of its own only, so the order of arrival changes nothing; two
 turns of one environment are answered in the order in which they were posted.
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from paceline.engine import Handle, Outcome, Pool, wait_for_any
+from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.errors import BadInput, Closed, PlanNotMet, SharedRandomness
 from paceline.groups.trajectory import Said, Trajectory, failure_of
 
@@ -35,7 +37,7 @@ class Ticket:
     Attributes:
         trajectory: Whose turn it is.
         said: The input.
-        handle: Where the answer will be; None if it was not sent, because the trajectory was over.
+        handle: Where the answer will be, or is; None if it has not been sent, or will not be: the trajectory was over.
         taken: Whether the answer has been taken in.
         done: Whether the trajectory was over with it.
     """
@@ -106,39 +108,56 @@ class Turns:
     def __init__(self, pool: Pool, penalty: float) -> None:
         self._pool, self._penalty = pool, penalty
         self.pending: list[Ticket] = []
+        self._unsent: deque[tuple[list[Ticket], bool]] = deque()  # parts of `pending`, and whether each goes apart
         self._told_of_late = False
 
     def post(self, tickets: Sequence[Ticket], *, apart: bool = False) -> None:
-        """Sends tickets on their way: an environment that is named again gets its second turn in a second message."""
-        for part in self._parts(tickets):
-            if apart or self.pending:  # nobody's second turn before the first
-                self._send(part, apart)
-            else:
-                self._play(part)
+        """Sends tickets on their way: an environment that is named again gets its second turn after the first.
+
+        They are under way from the beginning: what an interrupt has kept from being sent is sent by whoever waits next.
+        """
+        parts = list(self._parts(tickets))
+        with UNINTERRUPTED:
+            for part in parts:
+                self._unsent.append((part, apart))
+                self.pending += part
+        self._go_on(begins=bool(parts))
+
+    def _go_on(self, *, begins: bool = False) -> None:
+        """Sends what has not been sent; what can be played here is played at once. What cannot be sent is forgotten."""
+        try:
+            if begins:
+                self._pool.round_begins()
+            while self._unsent:
+                part, apart = self._unsent[0]
+                if not apart:
+                    self._play(_left(part))
+                self._send(_left(part), apart)
+        except Exception:
+            self._unsent.clear()
+            self.pending = [ticket for ticket in self.pending if ticket.handle is not None]
+            raise
 
     def _play(self, part: list[Ticket]) -> None:
-        """Plays turns of environments that live here at once, as far as that can be done, and sends the others."""
-
-        def take(outcomes: Mapping[int, Outcome]) -> None:
+        def keep(handle: Handle) -> None:
+            everybody = len(handle) == len(part)
             for ticket in part:
-                if (outcome := outcomes.get(ticket.trajectory.env_id)) is not None:
-                    self._take(ticket, outcome)
+                if everybody or handle.has(ticket.trajectory.env_id):
+                    ticket.handle = handle
 
-        try:
-            self._pool.run_here("turn", _calls(part), take)
-        finally:
-            if left := [ticket for ticket in part if not ticket.taken]:
-                self._send(left)
+        self._pool.run_here("turn", _calls(part), keep)
 
-    def _send(self, part: list[Ticket], apart: bool = False) -> None:
-        handle = self._pool.post("turn", _calls(part), apart=apart)
-        for ticket in part:
-            ticket.handle = handle
-        self.pending += part  # at once: what has been sent is not lost if we are interrupted before the next
+    def _send(self, part: list[Ticket], apart: bool) -> None:
+        with UNINTERRUPTED:  # else a turn could be played, and nobody would know
+            if part:
+                handle = self._pool.post("turn", _calls(part), apart=apart, begun=True)
+                for ticket in part:
+                    ticket.handle = handle
+            self._unsent.popleft()
 
     def _parts(self, tickets: Sequence[Ticket]) -> Iterator[list[Ticket]]:
         """What is sent together: while workers play one part, the next is packed, and the one before is taken in."""
-        here = self._pool.plan.backend == "inline"
+        here = self._pool.place == "inline"
         size = max(len(tickets) if here else -(-len(tickets) // _PARTS), _SMALLEST)
         for wave in self._waves(tickets):
             turns = list(wave.values())
@@ -163,8 +182,10 @@ class Turns:
     def wait(self, tickets: Sequence[Ticket], goal: int, timeout: float | None) -> None:
         """Takes answers in until `goal` of the tickets have theirs, or `timeout` seconds have passed."""
         end = None if timeout is None else monotonic() + timeout
+        self._go_on()
         handles = _handles(tickets)
-        wait_for_any(_handles(self.pending), 0.0)  # stragglers of earlier calls too
+        if len(self.pending) > len(tickets):  # stragglers of earlier calls too
+            wait_for_any(_handles(self.pending), 0.0)
         self._take_in()
         while sum(map(_TAKEN, tickets)) < goal:
             left = None if end is None else end - monotonic()
@@ -185,9 +206,10 @@ class Turns:
     def drop_the_cut(self) -> None:
         """Nobody waits any more for turns of trajectories that were cut: whoever hangs in one is ended."""
         for ticket in self.pending:
-            if ticket.trajectory.status.cut and ticket.handle is not None:
+            if ticket.trajectory.status.cut:
                 ticket.taken = ticket.done = True
-                self._pool.give_up(ticket.handle, [ticket.env_id])
+                if ticket.handle is not None:
+                    self._pool.give_up(ticket.handle, [ticket.env_id])
         self.pending = [ticket for ticket in self.pending if not ticket.taken]
 
     def finish(self) -> None:
@@ -204,17 +226,25 @@ class Turns:
     def _take_in(self) -> None:
         """In the order of the posts: nobody's second turn before the first."""
         waiting: set[int] = set()
-        for ticket in self.pending:
-            env_id, handle = ticket.trajectory.env_id, ticket.handle
-            assert handle is not None
-            outcome = handle.found(env_id) if not waiting or env_id not in waiting else None
-            if outcome is None:
-                waiting.add(env_id)
-            else:
-                self._take(ticket, outcome)
-        self.pending = [ticket for ticket in self.pending if not ticket.taken]
+        failed: list[Trajectory] = []
+        problem = None
+        with UNINTERRUPTED:
+            for ticket in self.pending:
+                env_id, handle = ticket.trajectory.env_id, ticket.handle
+                outcome = None if handle is None or (waiting and env_id in waiting) else handle.found(env_id)
+                if outcome is None:
+                    waiting.add(env_id)
+                else:
+                    raised = self._take(ticket, outcome, failed)
+                    problem = problem or raised
+            self.pending = [ticket for ticket in self.pending if not ticket.taken]
+        for trajectory in failed:
+            tell_of(trajectory)
+        if problem is not None:
+            raise problem
 
-    def _take(self, ticket: Ticket, outcome: Outcome) -> None:
+    def _take(self, ticket: Ticket, outcome: Outcome, failed: list[Trajectory]) -> BaseException | None:
+        """Enters a turn in its trajectory. Gives back what is wrong with the plan, which is nobody's outcome."""
         ticket.taken = True
         trajectory = ticket.trajectory
         status = trajectory.status
@@ -224,11 +254,19 @@ class Turns:
             pass  # nobody waits for it any more
         elif error is None:
             trajectory.take(answer, ticket.said, self._penalty)
+        elif is_of_the_plan(error):
+            return error
         else:
-            trajectory.lose(failure_of(own(error), status.num_actions), ticket.said)
+            trajectory.lose(failure_of(error, status.num_actions), ticket.said)
         ticket.done = status.terminated
         if status.failure is not None and not over:
-            tell_of(trajectory)
+            failed.append(trajectory)
+        return None
+
+
+def _left(tickets: Sequence[Ticket]) -> list[Ticket]:
+    """Those that have not been sent, and are still to be."""
+    return [ticket for ticket in tickets if ticket.handle is None and not ticket.taken]
 
 
 def _calls(tickets: Sequence[Ticket]) -> dict[int, tuple[Any, ...]]:
@@ -239,11 +277,9 @@ def _handles(tickets: Sequence[Ticket]) -> list[Handle]:
     return [handle for handle in dict.fromkeys(map(_HANDLE, tickets)) if handle is not None]
 
 
-def own(error: BaseException) -> BaseException:
-    """Gives back what happened to one environment; raises what is wrong with the plan, which is nobody's outcome."""
-    if isinstance(error, SharedRandomness | PlanNotMet | Closed):
-        raise error
-    return error
+def is_of_the_plan(error: BaseException) -> bool:
+    """Whether that is wrong with the plan, and nothing that happened to one environment."""
+    return isinstance(error, SharedRandomness | PlanNotMet | Closed)
 
 
 def tell_of(trajectory: Trajectory) -> None:
