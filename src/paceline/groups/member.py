@@ -84,7 +84,7 @@ class Member:
             if type(state) is not str:
                 self._check(state)
         except Exception as error:
-            failure = self._failed(error, self._used + len(executed))
+            state, failure = None, self._failed(error, self._used + len(executed))
         self._used += len(executed)
         self._over = done or self._used >= self._most or failure is not None
         return state, executed, len(valid), reward, info, done, False, failure
