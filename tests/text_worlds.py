@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from paceline import PlanNotMet
+
 
 class Ladder:
     """Climb to the goal; the state tells the rung and a number that was drawn at the reset."""
@@ -71,6 +73,8 @@ class Told:
             time.sleep(float(text.split()[1]))
         if text == "raise":
             raise ArithmeticError("as it was told")
+        if text == "no plan":
+            raise PlanNotMet("a pool of its own could not be had")
         if text == "five":
             return "", 0.0, False, False, {}  # type: ignore[return-value]
         if text == "no info":

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import math
+import os
 import sys
+import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -259,3 +263,67 @@ def test_an_answer_that_cannot_be_read_is_an_error_of_its_own(backend: str) -> N
         outcomes = found or pool.call("add", calls, outcomes=True)
         assert [outcomes[0].answer, outcomes[2].answer] == [2, 2]
         assert str(outcomes[1].error) == "cannot be read"
+
+
+class Weighs(Adds):
+    """Is known to whoever made it for as long as it lives."""
+
+    alive: ClassVar[list[weakref.ref[Any]]] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        Weighs.alive.append(weakref.ref(self))
+
+    def add(self, by: int) -> int:
+        if by == 13:
+            raise KeyboardInterrupt
+        return super().add(by)
+
+
+def test_an_interrupt_that_is_kept_does_not_keep_those_who_were_rebuilt() -> None:
+    Weighs.alive.clear()
+    with Pool([Weighs] * 3) as pool:
+        pool.call("add", dict.fromkeys(range(3), (1,)))
+        with pytest.raises(KeyboardInterrupt) as kept:
+            pool.run_here("add", {0: (1,), 1: (13,), 2: (1,)}, into({}))
+        assert pool.call("look", record=False) == {0: 2, 1: 1, 2: 1}
+        gc.collect()
+        assert kept.value is not None
+        assert (len(Weighs.alive), sum(ref() is not None for ref in Weighs.alive)) == (6, 3)
+
+
+class Homeless(Adds):
+    """Kills every process but that of whoever made it."""
+
+    def __init__(self, home: int) -> None:
+        super().__init__()
+        if os.getpid() != home:
+            os._exit(3)
+
+
+def test_who_was_lost_elsewhere_is_lost_here_too() -> None:
+    kinds = [Adds, partial(Homeless, os.getpid()), Adds]
+    with Pool(kinds, backend="process", workers=1, failed_builds="keep", restarts=2) as pool:
+        pool.move([HERE] * 3)
+        for _ in range(2):
+            found: dict[int, Outcome] = {}
+            pool.run_here("add", dict.fromkeys(range(3), (1,)), into(found))
+            left = pool.call("add", {n: (1,) for n in range(3) if n not in found}, outcomes=True)
+        assert sorted(found) == [0, 2]
+        assert type(left[1].error).__name__ == "WorkerLost"
+
+
+def test_auto_counts_a_round_once_however_it_is_asked() -> None:
+    with moody(backend="auto") as pool:
+        ask(pool, {n: ("draw" if n == 3 else "walk", [1.0]) for n in range(6)})
+        pilot = pool._crew.pilot
+        assert pilot is not None
+        pilot._rests_until, pilot._rested = math.inf, 0
+        for _ in range(10):
+            found: dict[int, Outcome] = {}
+            pool.round_begins()
+            pool.run_here("do", {n: ("walk", [1.0]) for n in range(6)}, into(found))
+            left = {n: ("walk", [1.0]) for n in range(6) if n not in found}
+            pool.post("do", left, begun=True).wait()
+        assert sorted(left) == [3]
+        assert pilot._rested == 10

@@ -12,7 +12,7 @@ import pytest
 from interrupting import Interrupting
 from text_worlds import config, said
 
-from paceline import BadInput, SharedRandomness
+from paceline import BadInput, PlanNotMet, SharedRandomness
 from paceline.groups import Groups
 
 PLACES = pytest.mark.parametrize("plan", ["inline", 2], ids=["here", "2 workers"])
@@ -119,6 +119,29 @@ def test_after_ctrl_c_here_every_turn_comes_later_and_once() -> None:
         groups.step([said(n, "a") for n in range(6)])
         groups.step(inputs)
         assert groups.digest() == digest
+
+
+@PLACES
+def test_turns_under_way_can_be_cut(plan: Any) -> None:
+    with Groups(config({"Told": 2}, group_size=2), plan=plan) as groups:
+        groups.reset(seed=1)
+        groups.submit(said(0, "a"))
+        groups.cut(groups.trajectories[:2], "enough")
+        assert groups.under_way == []
+        assert [cache["env_id"] for cache in groups.step([said(n, "b") for n in range(4)])] == [2, 3]
+        assert [status.cut for status in groups.statuses] == ["enough", "enough", "", ""]
+
+
+@PLACES
+def test_what_is_wrong_with_the_plan_keeps_nobodys_turn_from_being_entered(plan: Any) -> None:
+    with Groups(config({"Told": 2}, group_size=2), plan=plan) as groups:
+        groups.reset(seed=1)
+        groups.step([said(n, "a") for n in range(4)])
+        with pytest.raises(PlanNotMet, match="of its own"):
+            groups.step([said(n, "no plan" if n == 1 else "b") for n in range(4)])
+        assert [told(groups, n)[-1] for n in range(4)] == ["said: a b", "said: a", "said: a b", "said: a b"]
+        groups.step([said(n, "c") for n in range(4)])
+        assert told(groups, 3)[-1] == "said: a b c"
 
 
 @PLACES
