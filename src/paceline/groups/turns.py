@@ -229,15 +229,17 @@ class Turns:
         failed: list[Trajectory] = []
         problem = None
         with UNINTERRUPTED:
-            for ticket in self.pending:
-                env_id, handle = ticket.trajectory.env_id, ticket.handle
-                outcome = None if handle is None or (waiting and env_id in waiting) else handle.found(env_id)
-                if outcome is None:
-                    waiting.add(env_id)
-                else:
-                    raised = self._take(ticket, outcome, failed)
-                    problem = problem or raised
-            self.pending = [ticket for ticket in self.pending if not ticket.taken]
+            try:
+                for ticket in self.pending:
+                    env_id, handle = ticket.trajectory.env_id, ticket.handle
+                    outcome = None if handle is None or (waiting and env_id in waiting) else handle.found(env_id)
+                    if outcome is None:
+                        waiting.add(env_id)
+                    else:
+                        raised = self._take(ticket, outcome, failed)
+                        problem = problem or raised
+            finally:  # pictures without Pillow, say: nobody's turn is entered twice
+                self.pending = [ticket for ticket in self.pending if not ticket.taken]
         for trajectory in failed:
             tell_of(trajectory)
         if problem is not None:
