@@ -161,7 +161,7 @@ class Adds:
         return self.total
 
 
-_OURS = ("engine/straight_calls.py", "engine/host.py", "engine/wire.py", __file__)
+_OURS = ("engine/straight_calls.py", "engine/ordinary.py", "engine/host.py", "engine/wire.py", __file__)
 
 
 def test_wherever_it_is_interrupted_a_call_was_made_and_told_of_or_not_made() -> None:

@@ -81,7 +81,14 @@ def test_what_was_sent_before_an_interrupt_is_not_lost(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("again", [(), (0, 3)], ids=["once each", "some twice"])
 def test_wherever_a_step_here_is_interrupted_every_turn_is_played_once(again: tuple[int, ...]) -> None:
     inputs = [said(n, f"{n}") for n in range(4)] + [said(n, "again") for n in again]
-    files = ("groups/turns.py", "engine/straight_calls.py", "engine/host.py", "groups/trajectory.py", "text_worlds.py")
+    files = (
+        "groups/turns.py",
+        "engine/straight_calls.py",
+        "engine/ordinary.py",
+        "engine/host.py",
+        "groups/trajectory.py",
+        "text_worlds.py",
+    )
     line, interrupted = 0, True
     while interrupted:
         with Groups(config({"Told": 2}, group_size=2), plan="inline") as groups:

@@ -21,6 +21,7 @@ from paceline.engine.generators import GENERATORS
 from paceline.engine.isolation import Refusing, Shared, Stale, Streams, Swapping
 from paceline.engine.journal import Base
 from paceline.engine.mapping import HostedFunction
+from paceline.engine.ordinary import make_ordinary_calls, makes_ordinary_calls
 from paceline.engine.replay import replay
 from paceline.engine.seat import ERROR, OK, SHARED, STALE, UNFIT, Anew, Result, Seat, ability
 from paceline.engine.serving import BoundPort
@@ -69,7 +70,7 @@ class Host:
         self.crowd = Crowd(threads) if threads > 1 else None  # runs rows beside each other, for members that wait
         self._context = copy_context()  # what a crowd's members find set, who run on threads that know nothing of it
         self.isolation = isolation or Swapping(alone, crowd=self.crowd)
-        self._mark = mark
+        self.mark = mark  # tells outside who is called
         self.tell = tell
         self.ready = ready
         self._max_message = max_message
@@ -201,7 +202,14 @@ class Host:
     # -- calls ----------------------------------------------------------------------------------------
 
     def _on_call(self, method: str, record: bool, items: list[tuple[int, wire.Packed]]) -> list[Result]:
-        return [self._call(self.seats[index], method, record, packed) for index, packed in items]
+        results: list[Result] = []
+        if record and makes_ordinary_calls(self):
+            make_ordinary_calls(self, method, items, results)
+            if len(results) == len(items):  # as nearly always
+                return results
+        made = {result[0] for result in results}
+        left = [(self.seats[index], packed) for index, packed in items if index not in made]
+        return results + [self._call(seat, method, record, packed) for seat, packed in left]
 
     def _call(self, seat: Seat, method: str, record: bool, packed: wire.Packed) -> Result:
         if seat.stale:
@@ -335,8 +343,8 @@ class Host:
     def begin(self, index: int) -> None:
         """Notes who is called now, for deadlines and for the tags of what it prints."""
         self.current = index
-        if self._mark is not None:
-            self._mark(index)
+        if self.mark is not None:
+            self.mark(index)
 
     def span(self, name: str, index: int, start: float) -> None:
         """Records what has been run, if anybody wants to know."""

@@ -68,7 +68,7 @@ class Swapping:
 
     def __init__(self, alone: bool = False, interruptible: bool = False, crowd: Crowd | None = None) -> None:
         self._crowd = crowd
-        self._alone = alone  # nobody but members draws in this process: what was seen after one call still holds
+        self.alone = alone  # nobody but members draws in this process: what was seen after one call still holds
         self._passing = KeyboardInterrupt if interruptible else ()  # Ctrl-C goes before: whoever it met is rebuilt
         self._outside: dict[str, Any] = {}
         self.outside_peek: tuple[object, ...] = ()
@@ -85,7 +85,7 @@ class Swapping:
         if streams.isolated or name not in streams.quiet:
             return self._swapped(streams, name, function, args, keep)
         # Hot: `watch` and `quiet_since` are called only if there is something to do.
-        before = (self._alone and self.outside_peek) or self.watch()
+        before = (self.alone and self.outside_peek) or self.watch()
         try:
             answer = function(*args)
         except self._passing:
@@ -109,7 +109,7 @@ class Swapping:
 
     def watch(self) -> tuple[object, ...]:
         """Begins to watch: remembers the states outside, if they have changed since the last time."""
-        if self._alone and self.outside_peek:
+        if self.alone and self.outside_peek:
             return self.outside_peek
         before = GENERATORS.peek()
         if before != self.outside_peek:

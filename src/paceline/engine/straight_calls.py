@@ -2,23 +2,20 @@
 
     packed ──► made, one by one ──► into the journals ──► a handle, answered
 
-Elsewhere a call is a line of a message, which is kept until its answer has come. Here there is nothing to wait for.
-What happens to a call is the same (its arguments and its answer pass through a pickle, generators are watched, its
-member's journal takes it in), but no request and no reply is made of it. Whatever is out of the ordinary is
-left to messages: such a call is not made, and has to be posted.
+Elsewhere a call is a line of a message, which is kept until its answer has come. Here there is nothing to wait for:
+calls are made as a host makes those of a message (ordinary.py), and journals take them in, but no request and no reply
+is made of them. Whatever is out of the ordinary is left to messages: such a call is not made, and has to be posted.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from paceline.engine import wire
 from paceline.engine.calls import Handle, Request
-from paceline.engine.generators import GENERATORS
 from paceline.engine.interrupts import UNINTERRUPTED
-from paceline.engine.isolation import Swapping
+from paceline.engine.ordinary import make_ordinary_calls, makes_ordinary_calls
 from paceline.engine.roster import Slot
 from paceline.engine.seat import Result
 from paceline.errors import BadInput
@@ -49,7 +46,7 @@ def run_straight(crew: Crew, slot: Slot, method: str, calls: Calls, take: Take) 
     stirs, results, over = crew.stirs, [], False  # type: int, list[Result], bool
     slot.suspect, crew.suspicious, slot.doing = True, True, f"{method}()"  # until what was run is in the journals
     try:
-        _make(slot, method, calls, results)
+        make_ordinary_calls(slot.worker.host, method, calls.items(), results)
         over = True
     except KeyboardInterrupt as error:  # without the frames that hold members, who may be about to be rebuilt
         raise error.with_traceback(None) from None
@@ -74,45 +71,7 @@ def where_all_live_here(crew: Crew) -> Slot | None:
     slot = crew.slots[numbers.pop()] if len(numbers) == 1 else None
     if slot is None or slot.worker is None or slot.worker.backend != "inline":
         return None
-    if type(slot.worker.host.isolation) is not Swapping or not (crew.pilot is None or crew.pilot.rests):
-        return None
-    return slot
-
-
-def _make(slot: Slot, method: str, calls: Calls, results: list[Result]) -> None:
-    """Makes calls as a host does that gets them in a message. A call has been made when its result is there. Hot."""
-    host = slot.worker.host
-    seats, isolation, watched = host.seats, host.isolation, False
-    try:
-        for index, packed in calls.items():
-            seat = seats.get(index)
-            if seat is None:  # it was lost while it was built
-                continue
-            streams, failed = seat.streams, None
-            if type(packed) is not bytes or streams.isolated or method not in streams.quiet or seat.stale or seat.error:
-                continue
-            before = GENERATORS.peek()
-            if before != isolation.outside_peek:
-                isolation.watch()
-            watched, host.current = True, index
-            try:
-                answer = getattr(seat.value, method)(*pickle.loads(packed))
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                failed = error
-            if GENERATORS.peek() != before and not isolation.quiet_since(before):
-                isolation.put_back()
-                seat.stale = True  # it drew from a stream that is not its own: that does not count
-                continue
-            results.append(
-                host.success(seat, answer, True, None) if failed is None else host.mishap(seat, method, failed)
-            )
-    except BaseException:
-        if watched:
-            with UNINTERRUPTED:
-                isolation.put_back()  # somebody may have drawn, and nobody has looked
-        raise
+    return slot if makes_ordinary_calls(slot.worker.host) and (crew.pilot is None or crew.pilot.rests) else None
 
 
 def _journaled(crew: Crew, slot: Slot, method: str, calls: Calls, results: list[Result]) -> Handle:

@@ -1,0 +1,67 @@
+"""Ordinary calls: made one after another in one frame, which is most of what a host does.
+
+An ordinary call is one of a member that stands, that has made such a call before without drawing from a process-wide
+generator, and that is given little. Its arguments and its answer pass through a pickle, and generators are looked at
+afterwards, as for any call; but the way there is short. That counts: between two calls a member's code has filled the
+processor's caches with its own. Whatever is out of the ordinary is left to `Host`.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from paceline.engine import wire
+from paceline.engine.generators import GENERATORS
+from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.isolation import Swapping
+from paceline.engine.seat import Result
+
+if TYPE_CHECKING:
+    from paceline.engine.host import Host
+
+
+def makes_ordinary_calls(host: Host) -> bool:
+    """Whether there can be any: not beside other members on threads, nor where every call is traced."""
+    return type(host.isolation) is Swapping and host.crowd is None and not host.traced
+
+
+def make_ordinary_calls(
+    host: Host, method: str, calls: Iterable[tuple[int, wire.Packed]], results: list[Result]
+) -> None:
+    """Makes the ordinary ones of `calls`. Such a call has been made when its result is among `results`. Hot."""
+    seats, isolation, mark, watched = host.seats, host.isolation, host.mark, False
+    assert isinstance(isolation, Swapping)
+    try:
+        for index, packed in calls:
+            seat = seats.get(index)
+            if seat is None:  # it was lost while it was built
+                continue
+            streams, failed = seat.streams, None
+            if type(packed) is not bytes or streams.isolated or method not in streams.quiet or seat.stale or seat.error:
+                continue
+            before = isolation.outside_peek if isolation.alone else GENERATORS.peek()
+            if not before or before != isolation.outside_peek:
+                before = isolation.watch()
+            watched, host.current = True, index
+            if mark is not None:
+                mark(index)
+            try:
+                answer = getattr(seat.value, method)(*pickle.loads(packed))
+            except BaseException as error:
+                if host.interrupted_by(error):
+                    raise
+                failed = error
+            if GENERATORS.peek() != before and not isolation.quiet_since(before):
+                isolation.put_back()
+                seat.stale = True  # it drew from a stream that is not its own: that does not count
+                continue
+            results.append(
+                host.success(seat, answer, True, None) if failed is None else host.mishap(seat, method, failed)
+            )
+    except BaseException:
+        if watched:
+            with UNINTERRUPTED:
+                isolation.put_back()  # somebody may have drawn, and nobody has looked
+        raise
