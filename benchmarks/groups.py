@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +34,8 @@ class Sizes:
 
     rounds: int = 9
     rooms: int = 128
-    shops: int = 32
-    turns: int = 12
+    shops: int = 128
+    turns: int = 12  # half a second: the first ones after a pause are slow
     cheap: int = 64
     moves: int = 6  # four steps each
     seconds: float = 0.5  # of steps, at least: the first ones after a pause are slow
@@ -86,44 +86,66 @@ def rooms(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
 
 
 def shops(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
-    """Turns of WebShop: two unconnected loops / steps of groups on two workers; the same two loops, but in step."""
-    peer, half = Unconnected(serve), sizes.shops // 2
-    orders = [("webshop", {}, number) for number in range(sizes.shops)]
+    """Turns of WebShop, a search and the way back: two unconnected loops / steps of groups on two workers.
+
+    Everybody searches for what its instruction says. Then a quarter of the shops; then searches of three words, which
+    take a quarter of the time.
+    """
+    slices = _shop(quiet, sizes, sizes.shops, _instruction)
+    yield gain_row(f"efficiency, {sizes.shops} shops: 2 unconnected loops / 2 workers", *_pair(slices), 0.9)
+    yield gain_row("… 2 loops that wait for each other after every turn / 2 workers", slices["ours"], slices["in step"])
+    slices = _shop(quiet, sizes, sizes.shops // 4, _instruction)
+    yield gain_row(f"… {sizes.shops // 4} shops: 2 unconnected loops / 2 workers", *_pair(slices))
+    slices = _shop(quiet, sizes, sizes.shops, lambda page: "red cotton shirt")
+    yield gain_row("… searches of three words: 2 unconnected loops / 2 workers", *_pair(slices))
+
+
+def _shop(quiet: Quiet, sizes: Sizes, shops: int, query_of: Callable[[str], str]) -> dict[str, Any]:
+    peer = Unconnected(serve)
+    orders = [("webshop", {}, number) for number in range(shops)]
     make(orders[:1])  # the index is built once per machine
-    peer.ask([("make", orders[:half]), ("make", orders[half:])])
-    queries = itertools.cycle(["red cotton shirt", "large wooden table", "usb cable", "soft warm blanket", "green tea"])
+    peer.ask([("make", part) for part in _halves(orders)])
+    turns = sizes.turns * sizes.shops // shops
 
-    with Groups(config("WebShop", sizes.shops), plan=2) as groups:
-        groups.reset(seed=0)
-
-        def turns() -> list[list[str]]:
-            """Everybody searches for something of its own, and goes back."""
-            return [
-                action
-                for turn in range(sizes.turns // 2)
-                for action in (
-                    [f"search[{next(queries)} {turn} {n} {time.perf_counter_ns()}]" for n in range(sizes.shops)],
-                    ["click[Back to Search]"] * sizes.shops,
-                )
-            ]
+    with Groups(config("WebShop", shops), plan=2) as groups:
+        queries = [query_of(cache["history"][0]["state"]) for cache in groups.reset(seed=0)]
 
         def ours() -> float:
-            played = [[_said(n, action) for n, action in enumerate(actions)] for actions in turns()]
+            played = [[_said(n, action) for n, action in enumerate(actions)] for actions in _shopping(queries, turns)]
             return timed(lambda: [groups.step(inputs) for inputs in played])
 
         def theirs() -> float:
-            played = turns()
-            parts = [[actions[:half] for actions in played], [actions[half:] for actions in played]]
+            parts = list(zip(*map(_halves, _shopping(queries, turns)), strict=True))
             return timed(lambda: peer.ask([("play", part) for part in parts]))
 
         def in_step() -> float:
-            played = [([actions[:half]], [actions[half:]]) for actions in turns()]
-            return timed(lambda: [peer.ask([("play", part) for part in parts]) for parts in played])
+            played = list(map(_halves, _shopping(queries, turns)))
+            return timed(lambda: [peer.ask([("play", [part]) for part in parts]) for parts in played])
 
         slices = interleave(quiet, {"ours": ours, "theirs": theirs, "in step": in_step}, sizes.rounds)
     peer.close()
-    yield gain_row(f"efficiency, {sizes.shops} shops: 2 unconnected loops / 2 workers", *_pair(slices), 0.9)
-    yield gain_row("… 2 loops that wait for each other after every turn / 2 workers", slices["ours"], slices["in step"])
+    return slices
+
+
+def _instruction(page: str) -> str:
+    return page.split(" [SEP] ")[2]
+
+
+def _halves(shops: Sequence[Any]) -> list[Sequence[Any]]:
+    """As groups deal them out."""
+    return [shops[0::2], shops[1::2]]
+
+
+def _shopping(queries: list[str], turns: int) -> list[list[str]]:
+    """Everybody searches, with a word more that nobody has searched for yet, and goes back."""
+    return [
+        actions
+        for _ in range(turns // 2)
+        for actions in (
+            [f"search[{query} x{time.perf_counter_ns()}]" for query in queries],
+            ["click[Back to Search]"] * len(queries),
+        )
+    ]
 
 
 # -- 3: cheap environments -------------------------------------------------------------------------------
