@@ -86,6 +86,13 @@ class Told:
         return " ".join(["said:", *self.said])
 
 
+class Kinds(Told):
+    """Remembers of what kind the words were."""
+
+    def step(self, text: str) -> tuple[str, float, bool, dict[str, Any]]:
+        return super().step(type(text).__name__)
+
+
 class Odd(Told):
     """Shows what it is configured to, after the word "odd" or always."""
 

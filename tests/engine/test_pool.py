@@ -135,6 +135,29 @@ def test_arguments_are_copies(backend: str) -> None:
             assert pool.call("keep", {0: (np.zeros(0),)})[0] == before
 
 
+def test_what_several_are_given_as_one_object_is_packed_once_and_is_a_copy_for_each(backend: str) -> None:
+    class Counted(list):  # type: ignore[type-arg]
+        packings = 0
+
+        def __reduce__(self) -> tuple[type, tuple[list[int]]]:
+            Counted.packings += 1
+            return list, ([*self],)
+
+    class Adder:
+        def add(self, numbers: list[int], large: np.ndarray) -> tuple[int, float]:
+            numbers.append(1)
+            large += 1
+            return sum(numbers), float(large.sum())
+
+    with Pool([Adder] * 3, backend=backend) as pool:
+        for size in (1, 1 << 16):
+            shared = (Counted([1]), np.zeros(size))
+            assert pool.call("add", dict.fromkeys(range(3), shared)) == dict.fromkeys(range(3), (2, float(size)))
+            assert not shared[1].any()
+            assert shared[0] == [1]
+    assert Counted.packings == 1 + 3  # large arrays lie beside their pickles, and are not shared
+
+
 def test_large_arrays_both_ways(backend: str) -> None:
     with Pool([Fault], backend=backend) as pool:
         answer = pool.call("megabytes", {0: (8,)})[0]

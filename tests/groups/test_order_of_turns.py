@@ -8,6 +8,7 @@ import signal
 from threading import Timer
 from typing import Any
 
+import numpy as np
 import pytest
 from interrupting import Interrupting
 from text_worlds import config, said
@@ -55,6 +56,16 @@ def test_random_interleavings_give_the_digest_of_one_after_another() -> None:
             return groups.digest()
 
     assert play("inline") == play(2) == play(3)
+
+
+@PLACES
+def test_equal_words_of_other_kinds_stay_what_they_are(plan: Any) -> None:
+    with Groups(config({"Kinds": 2}, most=9), plan=plan) as groups:
+        groups.reset(seed=1)
+        groups.step([said(0, "a"), said(1, np.str_("a")), said(2, np.str_("a")), said(3, "a")])
+        assert [told(groups, env_id)[-1] for env_id in range(4)] == [
+            f"said: {kind}" for kind in ("str", "str_", "str_", "str")
+        ]
 
 
 def test_what_was_sent_before_an_interrupt_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -428,7 +428,17 @@ class Pool:
         return sorted(calls.items())
 
     def _pack_all(self, calls: Mapping[int, tuple[Any, ...]] | None) -> dict[int, wire.Packed]:
-        return {index: self._packed(index, args) for index, args in self._in_order(calls)}
+        """What is given to several members as one object is packed once."""
+        packed: dict[int, wire.Packed] = {}
+        known: dict[int, bytes] = {}
+        for index, args in self._in_order(calls):
+            one: wire.Packed | None = known.get(id(args))
+            if one is None:
+                one = self._packed(index, args)
+                if type(one) is bytes:
+                    known[id(args)] = one
+            packed[index] = one
+        return packed
 
     def _packed(self, index: int, value: Any) -> wire.Packed:
         packed, most = wire.pack(value), self._crew.settings.max_message

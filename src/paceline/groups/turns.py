@@ -272,7 +272,21 @@ def _left(tickets: Sequence[Ticket]) -> list[Ticket]:
 
 
 def _calls(tickets: Sequence[Ticket]) -> dict[int, tuple[Any, ...]]:
-    return {ticket.trajectory.env_id: (ticket.said[0],) for ticket in tickets}
+    """Who says the same is given one object, which is packed once: agents have few words."""
+    calls: dict[int, tuple[Any, ...]] = {}
+    known: dict[Sequence[str], tuple[Any, ...]] = {}
+    for ticket in tickets:
+        actions = ticket.said[0]
+        plain = _are_plain(actions)  # words of other kinds may be equal, and are not the same
+        calls[ticket.trajectory.env_id] = known.setdefault(actions, (actions,)) if plain else (actions,)
+    return calls
+
+
+def _are_plain(actions: Sequence[str]) -> bool:
+    for action in actions:  # noqa: SIM110
+        if type(action) is not str:
+            return False
+    return True
 
 
 def _handles(tickets: Sequence[Ticket]) -> list[Handle]:
