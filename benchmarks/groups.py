@@ -89,7 +89,7 @@ def shops(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
     """Turns of WebShop, a search and the way back: two unconnected loops / steps of groups on two workers.
 
     Everybody searches for what its instruction says. Then a quarter of the shops; then searches of three words, which
-    take a quarter of the time.
+    take an eighth of the time.
     """
     slices = _shop(quiet, sizes, sizes.shops, _instruction)
     yield gain_row(f"efficiency, {sizes.shops} shops: 2 unconnected loops / 2 workers", *_pair(slices), 0.9)
