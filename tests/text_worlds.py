@@ -46,6 +46,13 @@ class Saved(Ladder):
         vars(self).update(state)
 
 
+class Wordless(Exception):
+    """Says nothing, not even when it is asked."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
 class Told:
     """Does what the text says: dies, hangs, raises; everything else is fine."""
 
@@ -73,6 +80,8 @@ class Told:
             time.sleep(float(text.split()[1]))
         if text == "raise":
             raise ArithmeticError("as it was told")
+        if text == "raise wordless":
+            raise Wordless
         if text == "no plan":
             raise PlanNotMet("a pool of its own could not be had")
         if text == "five":

@@ -9,7 +9,9 @@ import sys
 import threading
 import time
 import types
+import weakref
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -156,6 +158,67 @@ def test_what_several_are_given_as_one_object_is_packed_once_and_is_a_copy_for_e
             assert not shared[1].any()
             assert shared[0] == [1]
     assert Counted.packings == 1 + 3  # large arrays lie beside their pickles, and are not shared
+
+
+class Exiting:
+    """An answer whose own code ends the process when it is packed."""
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        sys.exit(3)
+
+
+def test_an_answer_that_exits_when_it_is_packed_is_its_members_error_alone(backend: str) -> None:
+    class Odd:
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def go(self, odd: bool) -> object:
+            self.calls += 1
+            return Exiting() if odd else self.calls
+
+    with Pool([Odd] * 3, backend=backend, workers=1) as pool:
+        for calls in (1, 2):  # the second is an ordinary one
+            outcomes = pool.call("go", {member: (member == 1,) for member in range(3)}, outcomes=True)
+            assert [outcomes[member].answer for member in range(3)] == [calls, None, calls]
+            assert isinstance(outcomes[1].error, paceline.MemberExit)
+
+
+def test_what_raised_is_not_held_until_the_collector_comes(killable: str) -> None:
+    class Held:
+        pass
+
+    class Raising:
+        def __init__(self) -> None:
+            gc.disable()
+            self.seen: weakref.WeakSet[Held] = weakref.WeakSet()
+
+        def fail(self) -> None:
+            held = Held()
+            self.seen.add(held)
+            raise ValueError("with something in hand")
+
+        def count(self) -> int:
+            return len(self.seen)
+
+        def close(self) -> None:
+            gc.enable()
+
+    with Pool([Raising] * 2, backend=killable, workers=1) as pool:
+        for _ in range(3):
+            assert not any(outcome.ok for outcome in pool.call("fail", outcomes=True).values())
+        assert pool.call("count") == {0: 0, 1: 0}
+
+
+def test_calls_of_one_worker_are_made_in_member_order(backend: str, tmp_path: Path) -> None:
+    class Writer:
+        def write(self, number: int, large: np.ndarray | None) -> None:
+            with (tmp_path / "calls").open("a") as file:
+                file.write(f"{number} ")
+
+    with Pool([Writer] * 5, backend=backend, workers=1) as pool:
+        for _ in range(2):  # those with much in hand are not made by the loop that makes the others
+            pool.call("write", {n: (n, np.zeros(1 << 16) if n % 2 else None) for n in range(5)})
+    assert (tmp_path / "calls").read_text().split() == [*"01234"] * 2
 
 
 def test_large_arrays_both_ways(backend: str) -> None:

@@ -52,7 +52,7 @@ def moody(**options: Any) -> Pool:
 def ask(pool: Pool, calls: dict[int, tuple[Any, ...]]) -> tuple[dict[int, Outcome], int]:
     """Everybody's outcome, and how many came at once."""
     found: dict[int, Outcome] = {}
-    pool.run_here("do", calls, into(found))
+    pool.run_here("do", pool.pack(calls), into(found))
     left = {member: args for member, args in calls.items() if member not in found}
     at_once = len(found)
     if left:
@@ -172,7 +172,7 @@ def test_wherever_it_is_interrupted_a_call_was_made_and_told_of_or_not_made() ->
             found: dict[int, Outcome] = {}
             try:
                 with Interrupting(line, _OURS):
-                    pool.run_here("add", dict.fromkeys(range(3), (10,)), into(found))
+                    pool.run_here("add", pool.pack(dict.fromkeys(range(3), (10,))), into(found))
                 break  # it has fewer lines
             except KeyboardInterrupt:
                 pass
@@ -202,7 +202,7 @@ def test_ctrl_c_of_a_member_who_has_drawn_leaves_the_caller_its_generator() -> N
         pool.call("add", dict.fromkeys(range(3), (1,)))
         found: dict[int, Outcome] = {}
         with pytest.raises(KeyboardInterrupt):
-            pool.run_here("add", {0: (1,), 1: (13,), 2: (1,)}, into(found))
+            pool.run_here("add", pool.pack({0: (1,), 1: (13,), 2: (1,)}), into(found))
         assert (found, np.random.random()) == ({0: Outcome(2)}, expected)
         assert pool.call("look", record=False) == {0: 2, 1: 1, 2: 1}
 
@@ -213,7 +213,7 @@ def test_in_the_middle_of_a_call_its_pool_is_not_asked() -> None:
         Adds.ask = partial(pool.call, "look")
         told: list[Handle] = []
         with pytest.raises(paceline.BadInput, match="asked its own pool"):
-            pool.run_here("add", dict.fromkeys(range(3), (1,)), told.append)
+            pool.run_here("add", pool.pack(dict.fromkeys(range(3), (1,))), told.append)
         assert told == []
         assert pool.call("add", dict.fromkeys(range(3), (1,))) == {0: 2, 1: 2, 2: 2}
 
@@ -232,7 +232,7 @@ def test_long_journals_are_shortened() -> None:
     with Pool([Saved] * 2, snapshot_every=10) as pool:
         for _ in range(25):
             found: dict[int, Outcome] = {}
-            pool.run_here("add", dict.fromkeys(range(2), (1,)), into(found))
+            pool.run_here("add", pool.pack(dict.fromkeys(range(2), (1,))), into(found))
             if not found:
                 pool.call("add", dict.fromkeys(range(2), (1,)))
         assert Saved.saves == 4
@@ -260,7 +260,7 @@ def test_an_answer_that_cannot_be_read_is_an_error_of_its_own(backend: str) -> N
         pool.call("add", dict.fromkeys(range(3), (1,)))
         found: dict[int, Outcome] = {}
         calls = {0: (1,), 1: (13,), 2: (1,)}
-        pool.run_here("add", calls, into(found))
+        pool.run_here("add", pool.pack(calls), into(found))
         assert len(found) == (3 if backend == "inline" else 0)
         outcomes = found or pool.call("add", calls, outcomes=True)
         assert [outcomes[0].answer, outcomes[2].answer] == [2, 2]
@@ -287,7 +287,7 @@ def test_an_interrupt_that_is_kept_does_not_keep_those_who_were_rebuilt() -> Non
     with Pool([Weighs] * 3) as pool:
         pool.call("add", dict.fromkeys(range(3), (1,)))
         with pytest.raises(KeyboardInterrupt) as kept:
-            pool.run_here("add", {0: (1,), 1: (13,), 2: (1,)}, into({}))
+            pool.run_here("add", pool.pack({0: (1,), 1: (13,), 2: (1,)}), into({}))
         assert pool.call("look", record=False) == {0: 2, 1: 1, 2: 1}
         gc.collect()
         assert kept.value is not None
@@ -309,7 +309,7 @@ def test_who_was_lost_elsewhere_is_lost_here_too() -> None:
         pool.move([HERE] * 3)
         for _ in range(2):
             found: dict[int, Outcome] = {}
-            pool.run_here("add", dict.fromkeys(range(3), (1,)), into(found))
+            pool.run_here("add", pool.pack(dict.fromkeys(range(3), (1,))), into(found))
             left = pool.call("add", {n: (1,) for n in range(3) if n not in found}, outcomes=True)
         assert sorted(found) == [0, 2]
         assert type(left[1].error).__name__ == "WorkerLost"
@@ -324,8 +324,8 @@ def test_auto_counts_a_round_once_however_it_is_asked() -> None:
         for _ in range(10):
             found: dict[int, Outcome] = {}
             pool.round_begins()
-            pool.run_here("do", {n: ("walk", [1.0]) for n in range(6)}, into(found))
+            pool.run_here("do", pool.pack({n: ("walk", [1.0]) for n in range(6)}), into(found))
             left = {n: ("walk", [1.0]) for n in range(6) if n not in found}
-            pool.post("do", left, begun=True).wait()
+            pool.post_packed("do", pool.pack(left)).wait()
         assert sorted(left) == [3]
         assert pilot._rested == 10

@@ -13,7 +13,7 @@ import pytest
 from interrupting import Interrupting
 from text_worlds import config, said
 
-from paceline import BadInput, PlanNotMet, SharedRandomness
+from paceline import BadInput, NotSendable, PlanNotMet, SharedRandomness
 from paceline.groups import Groups
 
 PLACES = pytest.mark.parametrize("plan", ["inline", 2], ids=["here", "2 workers"])
@@ -68,10 +68,60 @@ def test_equal_words_of_other_kinds_stay_what_they_are(plan: Any) -> None:
         ]
 
 
+class Unsendable(str):
+    def __reduce__(self) -> Any:
+        raise TypeError("not this one")
+
+
+@PLACES
+def test_if_one_turn_cannot_be_sent_nobodys_is(plan: Any) -> None:
+    with Groups(config({"Told": 20}, group_size=2, most=99), plan=plan) as groups:
+        groups.reset(seed=1)
+        with pytest.raises(NotSendable):
+            groups.step([*(said(n, "a") for n in range(39)), said(39, Unsendable("a"))])
+        assert groups.under_way == []
+        assert len(groups.step([said(n, "b") for n in range(40)])) == 40
+        assert {tuple(told(groups, n)) for n in range(40)} == {("said:", "said: b")}
+
+
+@PLACES
+def test_a_round_that_cannot_begin_leaves_alone_what_was_kept_back(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cannot() -> None:
+        raise PlanNotMet("no room to move to")
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with Groups(config({"Told": 2}, most=99), plan=plan) as groups:
+        groups.reset(seed=1)
+        monkeypatch.setattr(groups.pool, "run_here", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            groups.step([said(n, "a") for n in range(4)])
+        monkeypatch.undo()
+        monkeypatch.setattr(groups.pool, "round_begins", cannot)
+        with pytest.raises(PlanNotMet):
+            groups.step([said(n, "b") for n in range(4)])
+        monkeypatch.undo()
+        assert groups.under_way == [0, 1, 2, 3]
+        groups.step([said(n, "c") for n in range(4)])
+        assert {told(groups, n)[-1] for n in range(4)} == {"said: a c"}
+
+
+@PLACES
+def test_an_error_that_has_no_words_is_recorded_as_itself(plan: Any) -> None:
+    with Groups(config({"Told": 1}, most=99), plan=plan) as groups:
+        groups.reset(seed=1)
+        groups.step([said(0, "raise wordless"), said(1, "a")])
+        failures = [status.failure for status in groups.statuses]
+        assert failures[0] is not None
+        assert failures[0].kind == "Wordless"
+        assert failures[1] is None
+
+
 def test_what_was_sent_before_an_interrupt_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     with Groups(config({"Told": 20}, group_size=2, most=99), plan=2) as groups:
         groups.reset(seed=1)
-        post, parts = groups.pool.post, []
+        post, parts = groups.pool.post_packed, []
 
         def interrupted(method: str, calls: Any, **options: Any) -> Any:
             parts.append(sorted(calls))
@@ -79,7 +129,7 @@ def test_what_was_sent_before_an_interrupt_is_not_lost(monkeypatch: pytest.Monke
                 raise KeyboardInterrupt
             return post(method, calls, **options)
 
-        monkeypatch.setattr(groups.pool, "post", interrupted)
+        monkeypatch.setattr(groups.pool, "post_packed", interrupted)
         with pytest.raises(KeyboardInterrupt):
             groups.step([said(n, "a") for n in range(40)])
         monkeypatch.undo()
@@ -157,6 +207,7 @@ def test_what_is_wrong_with_the_plan_keeps_nobodys_turn_from_being_entered(plan:
         groups.step([said(n, "a") for n in range(4)])
         with pytest.raises(PlanNotMet, match="of its own"):
             groups.step([said(n, "no plan" if n == 1 else "b") for n in range(4)])
+        groups.ready(4)  # the other worker may still have been at work
         assert [told(groups, n)[-1] for n in range(4)] == ["said: a b", "said: a", "said: a b", "said: a b"]
         groups.step([said(n, "c") for n in range(4)])
         assert told(groups, 3)[-1] == "said: a b c"

@@ -21,7 +21,7 @@ from paceline.engine.generators import GENERATORS
 from paceline.engine.isolation import Refusing, Shared, Stale, Streams, Swapping
 from paceline.engine.journal import Base
 from paceline.engine.mapping import HostedFunction
-from paceline.engine.ordinary import make_ordinary_calls, makes_ordinary_calls
+from paceline.engine.ordinary import allows_ordinary_calls, make_ordinary_calls
 from paceline.engine.replay import replay
 from paceline.engine.seat import ERROR, OK, SHARED, STALE, UNFIT, Anew, Result, Seat, ability
 from paceline.engine.serving import BoundPort
@@ -202,14 +202,14 @@ class Host:
     # -- calls ----------------------------------------------------------------------------------------
 
     def _on_call(self, method: str, record: bool, items: list[tuple[int, wire.Packed]]) -> list[Result]:
+        if not record or not allows_ordinary_calls(self):
+            return [self._call(self.seats[index], method, record, packed) for index, packed in items]
         results: list[Result] = []
-        if record and makes_ordinary_calls(self):
-            make_ordinary_calls(self, method, items, results)
-            if len(results) == len(items):  # as nearly always
-                return results
-        made = {result[0] for result in results}
-        left = [(self.seats[index], packed) for index, packed in items if index not in made]
-        return results + [self._call(seat, method, record, packed) for seat, packed in left]
+        calls = iter(items)
+        while (odd := make_ordinary_calls(self, method, calls, results)) is not None:
+            index, packed = odd
+            results.append(self._call(self.seats[index], method, record, packed))
+        return results
 
     def _call(self, seat: Seat, method: str, record: bool, packed: wire.Packed) -> Result:
         if seat.stale:
@@ -245,8 +245,9 @@ class Host:
             if type(packed) is bytes and len(packed) <= self.small:  # as nearly always
                 return seat.index, OK, packed, None if record else 0, base
             packed = self._of_fair_size(packed)
-        except Exception as error:  # NotSendable, TooLarge, or whatever the answer's own code raises while it is packed
-            return self.failure(seat.index, error)
+        except BaseException as error:  # NotSendable, TooLarge, or what the answer's own code raises while it is packed
+            mine = self.own_error(error, f"an answer of member {seat.index} called sys.exit() when it was packed")
+            return self.failure(seat.index, mine)
         return seat.index, OK, packed, echo_of(answer, packed) if record else 0, base
 
     def _base(self, seat: Seat, anew: Anew, prior: dict[str, Any] | None) -> Base:

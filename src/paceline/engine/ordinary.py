@@ -9,7 +9,7 @@ processor's caches with its own. Whatever is out of the ordinary is left to `Hos
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from paceline.engine import wire
@@ -21,26 +21,39 @@ from paceline.engine.seat import Result
 if TYPE_CHECKING:
     from paceline.engine.host import Host
 
+Call = tuple[int, wire.Packed]
+"""Of which member, with what arguments."""
 
-def makes_ordinary_calls(host: Host) -> bool:
+
+def allows_ordinary_calls(host: Host) -> bool:
     """Whether there can be any: not beside other members on threads, nor where every call is traced."""
     return type(host.isolation) is Swapping and host.crowd is None and not host.traced
 
 
-def make_ordinary_calls(
-    host: Host, method: str, calls: Iterable[tuple[int, wire.Packed]], results: list[Result]
-) -> None:
-    """Makes the ordinary ones of `calls`. Such a call has been made when its result is among `results`. Hot."""
+def make_ordinary_calls(host: Host, method: str, calls: Iterator[Call], results: list[Result]) -> Call | None:
+    """Makes calls up to the first that is out of the ordinary. Hot.
+
+    Args:
+        host: Where the members live.
+        method: What is called.
+        calls: Of whom, with what.
+        results: Takes what came of them: a call has been made when its result is there.
+
+    Returns:
+        The call that has not been made; None if all have.
+    """
     seats, isolation, mark, watched = host.seats, host.isolation, host.mark, False
     assert isinstance(isolation, Swapping)
     try:
-        for index, packed in calls:
+        for call in calls:
+            index, packed = call
             seat = seats.get(index)
             if seat is None:  # it was lost while it was built
-                continue
+                return call
             streams, failed = seat.streams, None
             if type(packed) is not bytes or streams.isolated or method not in streams.quiet or seat.stale or seat.error:
-                continue
+                return call
+            # Where nobody but members draws, what was seen after the last call still holds.
             before = isolation.outside_peek if isolation.alone else GENERATORS.peek()
             if not before or before != isolation.outside_peek:
                 before = isolation.watch()
@@ -56,12 +69,15 @@ def make_ordinary_calls(
             if GENERATORS.peek() != before and not isolation.quiet_since(before):
                 isolation.put_back()
                 seat.stale = True  # it drew from a stream that is not its own: that does not count
-                continue
+                failed = None
+                return call
             results.append(
                 host.success(seat, answer, True, None) if failed is None else host.mishap(seat, method, failed)
             )
+            failed = None  # it holds this frame: else all that its member had in hand would wait for the collector
     except BaseException:
         if watched:
             with UNINTERRUPTED:
                 isolation.put_back()  # somebody may have drawn, and nobody has looked
         raise
+    return None

@@ -23,6 +23,7 @@ from paceline.engine.host import MAX_MESSAGE
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.mapped import Mapped
 from paceline.engine.moving import Spreading, spread
+from paceline.engine.packing import pack_calls, pack_one
 from paceline.engine.pilot import Pilot
 from paceline.engine.plan import Plan
 from paceline.engine.port import Port
@@ -31,7 +32,7 @@ from paceline.engine.rows import Spec
 from paceline.engine.straight_calls import run_straight, where_all_live_here
 from paceline.engine.stream import Stream
 from paceline.engine.trace import Trace
-from paceline.errors import BadInput, Closed, TooLarge
+from paceline.errors import BadInput, Closed
 from paceline.seeds import Key
 
 DEADLINE = 60.0
@@ -164,24 +165,53 @@ class Pool:
         record: bool = True,
         deadline: float | None = None,
         apart: bool = False,
-        begun: bool = False,
     ) -> Handle:
         """Like `call`, but does not wait. Calls of one member are run in the order of their posts.
 
         Args:
             apart: One message per member instead of one per worker, so that each can be ready by itself.
-            begun: Whether `round_begins` has been said.
+        """
+        self._open()
+        if record:  # a read must find things as they are
+            self.round_begins()
+        return self.post_packed(method, self.pack(calls), record=record, deadline=deadline, apart=apart)
+
+    def pack(self, calls: Mapping[int, tuple[Any, ...]] | None = None) -> dict[int, wire.Packed]:
+        """Packs the arguments of calls, as for `call`; what several are given as one object is packed once.
+
+        For whoever makes several posts that belong together: either all of them can be sent, or nothing is.
+
+        Raises:
+            NotSendable: names what cannot be packed.
+            TooLarge: names who is given too much.
+        """
+        return pack_calls(calls, len(self._crew.members), self._crew.settings.max_message)
+
+    def post_packed(
+        self,
+        method: str,
+        calls: dict[int, wire.Packed],
+        *,
+        record: bool = True,
+        deadline: float | None = None,
+        apart: bool = False,
+    ) -> Handle:
+        """Posts what `pack` gave; `round_begins` is the caller's to say.
+
+        Args:
+            method: As for `call`.
+            calls: Member → packed arguments.
+            record: As for `call`.
+            deadline: As for `call`.
+            apart: As for `post`.
         """
         crew = self._open()
-        if record and not begun:  # a read must find things as they are
-            self.round_begins()
         limit = self._limit(deadline)
-        packed = self._pack_all(calls)
         if crew.ports:
-            crew.settle_rings(packed)
-        handle = Handle(crew.hearing.pump, packed)
+            crew.settle_rings(calls)
+        handle = Handle(crew.hearing.pump, calls)
         with UNINTERRUPTED:
-            for number, items in self._by_slot(packed, apart):
+            for number, items in self._by_slot(calls, apart):
                 request = Request("call", items, method=method, record=record, handle=handle, deadline=limit)
                 crew.sending.submit(crew.slots[number], request)
         return handle
@@ -192,21 +222,22 @@ class Pool:
         if self._crew.pilot is not None:
             self._crew.pilot.begin()
 
-    def run_here(self, method: str, calls: Mapping[int, tuple[Any, ...]], take: Callable[[Handle], None]) -> None:
+    def run_here(self, method: str, calls: Mapping[int, wire.Packed], take: Callable[[Handle], None]) -> None:
         """Makes calls at once, as far as everybody lives in the caller's process and nothing else is going on.
 
-        For whoever makes many short ones. Those that cannot be made in this way, maybe all of them, are left to `post`.
+        For whoever makes many short ones. Those that cannot be made in this way, maybe all of them, are left to
+        `post_packed`.
 
         Args:
-            method: As for `post`.
-            calls: As for `post`.
+            method: As for `call`.
+            calls: What `pack` gave.
             take: Is given the answers of those that have been made, if there are any; if Ctrl-C comes, before that is
                 raised. It is not interrupted, so it must not take long: it should keep the handle, and read it later.
         """
         crew = self._open()
         slot = where_all_live_here(crew)
         if slot is not None:
-            run_straight(crew, slot, method, self._pack_all(calls), take)
+            run_straight(crew, slot, method, calls, take)
 
     def round_over(self, *handles: Handle) -> None:
         """Under auto: what was posted has been answered, and nothing else is under way, so it can be learned from."""
@@ -417,39 +448,8 @@ class Pool:
         if failed_builds == "raise" and handle.failures():
             raise handle.first_error()
 
-    def _in_order(self, calls: Mapping[int, tuple[Any, ...]] | None) -> list[tuple[int, tuple[Any, ...]]]:
-        if calls is None:
-            return [(index, ()) for index in range(len(self._crew.members))]
-        for index, args in calls.items():
-            if not isinstance(args, tuple):
-                raise BadInput(f"the arguments of member {index} are a {type(args).__name__}; give a tuple")
-            if not 0 <= index < len(self._crew.members):
-                raise BadInput(f"there is no member {index}; the pool has {len(self._crew.members)}")
-        return sorted(calls.items())
-
-    def _pack_all(self, calls: Mapping[int, tuple[Any, ...]] | None) -> dict[int, wire.Packed]:
-        """What is given to several members as one object is packed once."""
-        packed: dict[int, wire.Packed] = {}
-        known: dict[int, bytes] = {}
-        for index, args in self._in_order(calls):
-            one: wire.Packed | None = known.get(id(args))
-            if one is None:
-                one = self._packed(index, args)
-                if type(one) is bytes:
-                    known[id(args)] = one
-            packed[index] = one
-        return packed
-
     def _packed(self, index: int, value: Any) -> wire.Packed:
-        packed, most = wire.pack(value), self._crew.settings.max_message
-        if type(packed) is bytes and len(packed) <= most:  # as nearly always
-            return packed
-        if wire.size(packed) > most:
-            raise TooLarge(
-                f"what is sent to {index} has {wire.size(packed) / 1e6:.0f} MB, above the limit of "
-                f"{most / 1e6:.0f} MB; send less, or raise the pool's max_message"
-            )
-        return wire.settle(packed)
+        return pack_one(index, value, self._crew.settings.max_message)
 
     def _by_slot(self, items: dict[int, Any], apart: bool) -> list[tuple[int, dict[int, Any]]]:
         members = self._crew.members

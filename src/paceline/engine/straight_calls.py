@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from paceline.engine import wire
 from paceline.engine.calls import Handle, Request
 from paceline.engine.interrupts import UNINTERRUPTED
-from paceline.engine.ordinary import make_ordinary_calls, makes_ordinary_calls
+from paceline.engine.ordinary import allows_ordinary_calls, make_ordinary_calls
 from paceline.engine.roster import Slot
 from paceline.engine.seat import Result
 from paceline.errors import BadInput
@@ -46,7 +46,9 @@ def run_straight(crew: Crew, slot: Slot, method: str, calls: Calls, take: Take) 
     stirs, results, over = crew.stirs, [], False  # type: int, list[Result], bool
     slot.suspect, crew.suspicious, slot.doing = True, True, f"{method}()"  # until what was run is in the journals
     try:
-        make_ordinary_calls(slot.worker.host, method, calls.items(), results)
+        left = iter(calls.items())
+        while make_ordinary_calls(slot.worker.host, method, left, results) is not None:
+            continue  # that one has to be posted
         over = True
     except KeyboardInterrupt as error:  # without the frames that hold members, who may be about to be rebuilt
         raise error.with_traceback(None) from None
@@ -71,20 +73,21 @@ def where_all_live_here(crew: Crew) -> Slot | None:
     slot = crew.slots[numbers.pop()] if len(numbers) == 1 else None
     if slot is None or slot.worker is None or slot.worker.backend != "inline":
         return None
-    return slot if makes_ordinary_calls(slot.worker.host) and (crew.pilot is None or crew.pilot.rests) else None
+    return slot if allows_ordinary_calls(slot.worker.host) and (crew.pilot is None or crew.pilot.rests) else None
 
 
 def _journaled(crew: Crew, slot: Slot, method: str, calls: Calls, results: list[Result]) -> Handle:
     """Takes results into the journals, and gives them as a post does that has been answered. Hot."""
-    members, odd = crew.members, []
+    members, plain, odd = crew.members, list[Result](), list[Result]()
     for result in results:
         index, _, payload, check, base = result
         if check is None and base is None:  # small, and nothing else about it, as nearly always
             members[index].journal.add(("call", method, calls[index], payload), None)
+            plain.append(result)
         else:
             odd.append(result)
     handle = Handle(crew.hearing.pump, [result[0] for result in results])
-    handle.take_all([result for result in results if result not in odd] if odd else results)
+    handle.take_all(plain)
     for result in odd:
         request = Request("call", {result[0]: calls[result[0]]}, method=method, record=True, handle=handle)
         crew.hearing.take_result(slot, request, result)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline.engine import wire
 from paceline.errors import BadInput
 from paceline.seeds import digest
 from paceline.types import Failure
@@ -168,7 +169,8 @@ class Trajectory:
 
 def failure_of(error: BaseException, step: int = 0) -> Failure:
     """An exception as a record."""
-    return Failure(type(error).__name__, str(error), step=step, traceback="".join(traceback.format_exception(error)))
+    where = "".join(traceback.format_exception(error))
+    return Failure(type(error).__name__, wire.words(error), step=step, traceback=where)
 
 
 def check_is_state(state: Any, who: str) -> None:

@@ -13,6 +13,7 @@ import logging
 import operator
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -102,56 +103,94 @@ def whole(value: Any) -> int | None:
         return None
 
 
+@dataclass(eq=False)
+class Part:
+    """Tickets that are sent together.
+
+    Attributes:
+        tickets: One of an environment at the most.
+        packed: Environment → what its member is asked with.
+        apart: Whether each can be answered by itself.
+    """
+
+    tickets: list[Ticket]
+    packed: dict[int, Any]
+    apart: bool
+
+    def calls_of(self, tickets: Sequence[Ticket]) -> dict[int, Any]:
+        """What those of its tickets that are left ask."""
+        if len(tickets) == len(self.packed):
+            return self.packed
+        return {ticket.env_id: self.packed[ticket.env_id] for ticket in tickets}
+
+
 class Turns:
     """Posts turns to a pool, and takes their answers into trajectories."""
 
     def __init__(self, pool: Pool, penalty: float) -> None:
         self._pool, self._penalty = pool, penalty
         self.pending: list[Ticket] = []
-        self._unsent: deque[tuple[list[Ticket], bool]] = deque()  # parts of `pending`, and whether each goes apart
+        self._unsent: deque[Part] = deque()
         self._told_of_late = False
 
     def post(self, tickets: Sequence[Ticket], *, apart: bool = False) -> None:
         """Sends tickets on their way: an environment that is named again gets its second turn after the first.
 
         They are under way from the beginning: what an interrupt has kept from being sent is sent by whoever waits next.
+        If one of them cannot be sent, nobody's turn is.
         """
-        parts = list(self._parts(tickets))
+        parts = [Part(some, self._pool.pack(_calls(some)), apart) for some in self._parts(tickets)]
         with UNINTERRUPTED:
             for part in parts:
-                self._unsent.append((part, apart))
-                self.pending += part
-        self._go_on(begins=bool(parts))
+                self._unsent.append(part)
+                self.pending += part.tickets
+        if parts:
+            self._begin(parts)
+            self._go_on()
 
-    def _go_on(self, *, begins: bool = False) -> None:
-        """Sends what has not been sent; what can be played here is played at once. What cannot be sent is forgotten."""
+    def _begin(self, parts: list[Part]) -> None:
         try:
-            if begins:
-                self._pool.round_begins()
-            while self._unsent:
-                part, apart = self._unsent[0]
-                if not apart:
-                    self._play(_left(part))
-                self._send(_left(part), apart)
-        except Exception:
-            self._unsent.clear()
-            self.pending = [ticket for ticket in self.pending if ticket.handle is not None]
+            self._pool.round_begins()
+        except Exception:  # what was kept back before can still be sent
+            self._forget(parts)
             raise
 
-    def _play(self, part: list[Ticket]) -> None:
+    def _go_on(self) -> None:
+        """Sends what has not been sent; what can be played here is played at once. What cannot be sent is forgotten."""
+        try:
+            while self._unsent:
+                part = self._unsent[0]
+                if not part.apart:
+                    self._play(part)
+                self._send(part)
+        except Exception:
+            self._forget(list(self._unsent))
+            raise
+
+    def _forget(self, parts: list[Part]) -> None:
+        with UNINTERRUPTED:
+            for part in parts:
+                self._unsent.remove(part)
+            gone = {id(ticket) for part in parts for ticket in part.tickets if ticket.handle is None}
+            self.pending = [ticket for ticket in self.pending if id(ticket) not in gone]
+
+    def _play(self, part: Part) -> None:
+        tickets = _left(part.tickets)
+
         def keep(handle: Handle) -> None:
-            everybody = len(handle) == len(part)
-            for ticket in part:
+            everybody = len(handle) == len(tickets)
+            for ticket in tickets:
                 if everybody or handle.has(ticket.trajectory.env_id):
                     ticket.handle = handle
 
-        self._pool.run_here("turn", _calls(part), keep)
+        self._pool.run_here("turn", part.calls_of(tickets), keep)
 
-    def _send(self, part: list[Ticket], apart: bool) -> None:
+    def _send(self, part: Part) -> None:
         with UNINTERRUPTED:  # else a turn could be played, and nobody would know
-            if part:
-                handle = self._pool.post("turn", _calls(part), apart=apart, begun=True)
-                for ticket in part:
+            tickets = _left(part.tickets)
+            if tickets:
+                handle = self._pool.post_packed("turn", part.calls_of(tickets), apart=part.apart)
+                for ticket in tickets:
                     ticket.handle = handle
             self._unsent.popleft()
 

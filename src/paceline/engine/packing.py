@@ -1,0 +1,63 @@
+"""What is sent to members or with items: looked at, and packed, before anything of it goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from paceline.engine import wire
+from paceline.errors import BadInput, NotSendable, TooLarge
+
+Args = tuple[Any, ...]
+
+
+def pack_calls(calls: Mapping[int, Args] | None, members: int, most: int) -> dict[int, wire.Packed]:
+    """Packs arguments, in member order; what several are given as one object is packed once.
+
+    Args:
+        calls: Member → arguments; None: everybody, without arguments.
+        members: How many there are.
+        most: Bytes that one may be given.
+
+    Raises:
+        BadInput: there is no such member, or the arguments are no tuple.
+        NotSendable: names what cannot be packed, and for whom it was.
+        TooLarge: names who would be given too much.
+    """
+    packed: dict[int, wire.Packed] = {}
+    known: dict[int, bytes] = {}
+    for index, args in _in_order(calls, members):
+        one: wire.Packed | None = known.get(id(args))
+        if one is None:
+            one = pack_one(index, args, most)
+            if type(one) is bytes:  # large arrays are not shared
+                known[id(args)] = one
+        packed[index] = one
+    return packed
+
+
+def pack_one(index: int, value: Any, most: int) -> wire.Packed:
+    """Packs what is sent to a member, or an item; large arrays are copied, so that they are the journal's own."""
+    try:
+        packed = wire.pack(value)
+    except NotSendable as error:
+        raise NotSendable(f"what is sent to {index}: {error}") from error.__cause__
+    if type(packed) is bytes and len(packed) <= most:  # as nearly always
+        return packed
+    if wire.size(packed) > most:
+        raise TooLarge(
+            f"what is sent to {index} has {wire.size(packed) / 1e6:.3g} MB, above the limit of {most / 1e6:.3g} MB; "
+            "send less, or raise the pool's max_message"
+        )
+    return wire.settle(packed)
+
+
+def _in_order(calls: Mapping[int, Args] | None, members: int) -> Iterable[tuple[int, Args]]:
+    if calls is None:
+        return [(index, ()) for index in range(members)]
+    for index, args in calls.items():
+        if not isinstance(args, tuple):
+            raise BadInput(f"the arguments of member {index} are a {type(args).__name__}; give a tuple")
+        if not 0 <= index < members:
+            raise BadInput(f"there is no member {index}; the pool has {members}")
+    return sorted(calls.items())
