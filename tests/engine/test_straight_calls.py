@@ -207,10 +207,16 @@ def test_ctrl_c_of_a_member_who_has_drawn_leaves_the_caller_its_generator() -> N
         assert pool.call("look", record=False) == {0: 2, 1: 1, 2: 1}
 
 
-def test_in_the_middle_of_a_call_its_pool_is_not_asked() -> None:
+@pytest.mark.parametrize("draws", [False, True], ids=["asks", "asks and draws"])
+def test_in_the_middle_of_a_call_its_pool_is_not_asked(draws: bool) -> None:
     with Pool([Adds] * 3) as pool:
         pool.call("add", dict.fromkeys(range(3), (1,)))
-        Adds.ask = partial(pool.call, "look")
+
+        def ask() -> None:
+            pool.call("look")
+            np.random.random(int(draws))
+
+        Adds.ask = ask
         told: list[Handle] = []
         with pytest.raises(paceline.BadInput, match="asked its own pool"):
             pool.run_here("add", pool.pack(dict.fromkeys(range(3), (1,))), told.append)

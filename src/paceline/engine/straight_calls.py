@@ -22,6 +22,7 @@ from paceline.errors import BadInput
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
+    from paceline.engine.host import Host
 
 Calls = Mapping[int, wire.Packed]
 """Member → packed arguments."""
@@ -46,9 +47,7 @@ def run_straight(crew: Crew, slot: Slot, method: str, calls: Calls, take: Take) 
     stirs, results, over = crew.stirs, [], False  # type: int, list[Result], bool
     slot.suspect, crew.suspicious, slot.doing = True, True, f"{method}()"  # until what was run is in the journals
     try:
-        left = iter(calls.items())
-        while make_ordinary_calls(slot.worker.host, method, left, results) is not None:
-            continue  # that one has to be posted
+        _make(slot.worker.host, method, calls, results)
         over = True
     except KeyboardInterrupt as error:  # without the frames that hold members, who may be about to be rebuilt
         raise error.with_traceback(None) from None
@@ -74,6 +73,13 @@ def where_all_live_here(crew: Crew) -> Slot | None:
     if slot is None or slot.worker is None or slot.worker.backend != "inline":
         return None
     return slot if allows_ordinary_calls(slot.worker.host) and (crew.pilot is None or crew.pilot.rests) else None
+
+
+def _make(host: Host, method: str, calls: Calls, results: list[Result]) -> None:
+    """Makes what is ordinary, all of it by the same host: a member that asks its own pool may bring another here."""
+    left = iter(calls.items())
+    while make_ordinary_calls(host, method, left, results) is not None:
+        continue  # that one has to be posted
 
 
 def _journaled(crew: Crew, slot: Slot, method: str, calls: Calls, results: list[Result]) -> Handle:
