@@ -17,7 +17,7 @@ from paceline.engine.calls import Handle, Request
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.ordinary import allows_ordinary_calls, make_ordinary_calls
 from paceline.engine.roster import Slot
-from paceline.engine.seat import Result
+from paceline.engine.seat import OK, Result
 from paceline.errors import BadInput
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ def _journaled(crew: Crew, slot: Slot, method: str, calls: Calls, results: list[
     """Takes results into the journals, and gives them as a post does that has been answered. Hot."""
     members, plain, odd = crew.members, list[Result](), list[Result]()
     for result in results:
-        index, _, payload, check, base = result
-        if check is None and base is None:  # small, and nothing else about it, as nearly always
-            members[index].journal.add(("call", method, calls[index], payload), None)
+        index, kind, payload, check, base = result
+        if kind == OK and base is None:  # as nearly always
+            members[index].journal.add(("call", method, calls[index], payload if check is None else check), None)
             plain.append(result)
         else:
             odd.append(result)
