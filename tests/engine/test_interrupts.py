@@ -14,12 +14,15 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from interrupting import Interrupting
 from members import Interrupted, Ledger
+from waits import until
 
 from paceline import Anew, Pool
 from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.roster import HERE
 
 
 def test_ctrl_c_in_a_call_that_draws_late_is_not_swallowed(tmp_path: Path) -> None:
@@ -117,6 +120,56 @@ def test_ctrl_c_is_raised_even_if_another_error_is_on_its_way() -> None:
         with pytest.raises(KeyboardInterrupt) as caught:
             interrupted()
         assert isinstance(caught.value.__context__, ValueError)
+
+
+class Farewell:
+    """Notes that it has been closed. Number 1 is interrupted in the middle of that, once in this process."""
+
+    due = False
+
+    def __init__(self, directory: Path, number: int) -> None:
+        self.mark, self.number = directory / str(number), number
+
+    def step(self) -> int:
+        return self.number
+
+    def close(self) -> None:
+        self.mark.touch()
+        if self.number == 1 and Farewell.due:
+            Farewell.due = False
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_while_members_are_closed_is_not_swallowed_and_everybody_is_closed(tmp_path: Path) -> None:
+    Farewell.due = True
+    pool = Pool([partial(Farewell, tmp_path, number) for number in range(4)])
+    assert list(pool.call("step").values()) == [0, 1, 2, 3]
+    with pytest.raises(KeyboardInterrupt):
+        pool.close()
+    assert sorted(mark.name for mark in tmp_path.iterdir()) == ["0", "1", "2", "3"]
+    pool.close()
+
+
+def test_ctrl_c_while_members_here_are_closed_ends_the_workers_of_the_others(tmp_path: Path) -> None:
+    members = [partial(Farewell, tmp_path, 1), partial(Farewell, tmp_path, 2)]
+    Farewell.due = True
+    pool = Pool(members, backend="process", workers=1, placement=[HERE, 0])
+    assert list(pool.call("step").values()) == [1, 2]
+    child = next(worker.pid for worker in pool.workers if worker.pid != os.getpid())
+    with pytest.raises(KeyboardInterrupt):
+        pool.close()
+    until(lambda: not psutil.pid_exists(child))
+
+
+def test_ctrl_c_while_a_member_leaves_for_another_place_is_not_swallowed(tmp_path: Path) -> None:
+    with Pool([partial(Farewell, tmp_path, 1), partial(Farewell, tmp_path, 2)], backend="process", workers=1) as pool:
+        pool.move({0: HERE, 1: HERE})
+        Farewell.due = True
+        with pytest.raises(KeyboardInterrupt):
+            pool.move({0: 0})
+        assert list(pool.call("step").values()) == [1, 2]
+        pool.move({0: 0})
+        assert list(pool.call("step").values()) == [1, 2]
 
 
 def test_pythons_own_handler_is_back_when_no_pool_is_open() -> None:

@@ -192,10 +192,12 @@ class Crew:
         self.closed = True
         self.stirs += 1
         self.let_go()
-        self.close_slots(self.slots.values())
-        for port in self.ports.values():
-            port.book.rows.release()
-        self.ports.clear()
+        try:
+            self.close_slots(self.slots.values())
+        finally:
+            for port in self.ports.values():
+                port.book.rows.release()
+            self.ports.clear()
 
     def abandon(self) -> None:
         """Ends every worker from a finaliser: nothing is waited for."""
@@ -214,22 +216,25 @@ class Crew:
 
     def close_slots(self, slots: Iterable[Slot]) -> None:
         """Ends the workers of these slots, all at the same time."""
-        closing = []
-        for slot in slots:
-            worker, slot.worker = slot.worker, None
-            if worker is not None:
-                working = any(request.op in (*WORK, "build") for request in slot.inflight)
-                closing.append((worker, monotonic() + (0.0 if working else _GRACE)))
-                worker.say_goodbye()
-            slot.queue.clear()
-            slot.inflight.clear()
+        closing = [self._vacate(slot) for slot in slots if slot.worker is not None]
         try:
+            for worker, _ in closing:
+                worker.say_goodbye()
             for worker, end in closing:
                 worker.close(max(0.0, end - monotonic()))
         except BaseException:  # somebody does not want to wait: then they end at once
             for worker, _ in closing:
                 worker.abandon()
             raise
+
+    @staticmethod
+    def _vacate(slot: Slot) -> tuple[Any, float]:
+        """Takes the worker out of a slot. Gives it, and how long it may take to end."""
+        working = any(request.op in (*WORK, "build") for request in slot.inflight)
+        worker, slot.worker = slot.worker, None
+        slot.queue.clear()
+        slot.inflight.clear()
+        return worker, monotonic() + (0.0 if working else _GRACE)
 
     def note(self, kind: str, text: str) -> None:
         """Recorded always; told once per kind, aloud if it is a loss."""

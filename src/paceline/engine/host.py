@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from contextvars import copy_context
 from time import perf_counter
 from typing import Any
@@ -180,24 +181,24 @@ class Host:
             return self.raised(seat, "snapshot", error)
 
     def _on_drop(self, indices: list[int]) -> None:
-        for index in indices:
-            seat = self.seats.pop(index, None)
-            if seat is not None:
-                self._close(seat)
+        with ExitStack() as farewells:  # also of those after one in whose close() Ctrl-C was pressed
+            for index in reversed(indices):
+                farewells.callback(self._close, index)
 
     def _on_close(self) -> None:
         self._on_drop(list(self.seats))
 
-    def _close(self, seat: Seat) -> None:
-        close = ability(seat.value, "close")
-        if not callable(close):
+    def _close(self, index: int) -> None:
+        seat = self.seats.pop(index, None)
+        close = None if seat is None else ability(seat.value, "close")
+        if seat is None or not callable(close):
             return
-        self.begin(seat.index)
+        self.begin(index)
         try:
             self.isolation.run(seat.streams, "close", close, (), False)
         except BaseException as error:
-            words = wire.words(error)
-            _log.warning("member %d raised in close(): %s: %s", seat.index, type(error).__name__, words)
+            mine = self.own_error(error, f"member {index} called sys.exit() in close()")
+            _log.warning("member %d raised in close(): %s: %s", index, type(mine).__name__, wire.words(mine))
 
     # -- calls ----------------------------------------------------------------------------------------
 

@@ -413,7 +413,7 @@ class Pool:
         self.close()
 
     def close(self) -> None:
-        """Ends every worker. May be called again; never raises."""
+        """Ends every worker. May be called again; raises nothing but Ctrl-C, and then they are ended at once."""
         lifetimes.end(self._finalizer, self._crew)
 
     # -- small things ---------------------------------------------------------------------------------
