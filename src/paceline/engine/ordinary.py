@@ -43,6 +43,7 @@ def make_ordinary_calls(host: Host, method: str, calls: Iterator[Call], results:
         The call that has not been made; None if all have.
     """
     seats, isolation, mark, watched = host.seats, host.isolation, host.mark, False
+    seen = False
     assert isinstance(isolation, Swapping)
     try:
         for call in calls:
@@ -53,8 +54,8 @@ def make_ordinary_calls(host: Host, method: str, calls: Iterator[Call], results:
             streams, failed = seat.streams, None
             if type(packed) is not bytes or streams.isolated or method not in streams.quiet or seat.stale or seat.error:
                 return call
-            # Where nobody but members draws, what was seen after the last call still holds.
-            before = isolation.outside_peek if isolation.alone else GENERATORS.peek()
+            # What was seen after the last call still holds where nobody but members draws, or has run since.
+            before = isolation.outside_peek if isolation.alone or seen else GENERATORS.peek()
             if not before or before != isolation.outside_peek:
                 before = isolation.watch()
             watched, host.current = True, index
@@ -71,10 +72,10 @@ def make_ordinary_calls(host: Host, method: str, calls: Iterator[Call], results:
                 seat.stale = True  # it drew from a stream that is not its own: that does not count
                 failed = None
                 return call
-            results.append(
-                host.success(seat, answer, True, None) if failed is None else host.mishap(seat, method, failed)
-            )
-            failed = None  # it holds this frame: else all that its member had in hand would wait for the collector
+            result = host.success(seat, answer, True, None) if failed is None else host.mishap(seat, method, failed)
+            results.append(result)
+            failed, seen = None, failed is None and wire.names_no_class(result[2])
+            # (An error holds this frame: else all that its member had in hand would wait for the collector.)
     except BaseException:
         if watched:
             with UNINTERRUPTED:

@@ -38,13 +38,19 @@ class _Apart(list[pickle.PickleBuffer]):
         return small
 
 
+_spare: list[_Apart] = []  # that met no large buffer, as nearly always: to make one takes a tenth of a small pickle
+
+
 def pack(value: Any) -> Packed:
     """Pickles `value`; lambdas, closures and classes of `__main__` go by value.
 
     Raises:
         NotSendable: names the path to the part that cannot be pickled.
     """
-    buffers = _Apart()
+    try:
+        buffers = _spare.pop()
+    except IndexError:
+        buffers = _Apart()
     try:
         head = pickle.dumps(value, 5, buffer_callback=buffers)
         by_value = _CLASS in head and _MAIN in head  # no worker has this process's `__main__`
@@ -53,7 +59,15 @@ def pack(value: Any) -> Packed:
     if by_value:
         buffers.clear()
         head = _by_value(value, buffers)
-    return (head, list(buffers)) if buffers else head
+    if buffers:
+        return head, list(buffers)
+    _spare.append(buffers)
+    return head
+
+
+def names_no_class(packed: Packed) -> bool:
+    """Whether it is plain data for sure: then no code of anybody's has run to pack it."""
+    return type(packed) is bytes and _CLASS not in packed
 
 
 def unpack(packed: Packed) -> Any:

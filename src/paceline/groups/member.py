@@ -73,11 +73,10 @@ class Member:
                 gained, done, told = self._step(action)
                 executed.append(action)
                 reward += gained
-                raw = info["raw_reward"]
-                info.update(told)
                 if "raw_reward" in told:
-                    info["raw_reward"] = raw + _number(told["raw_reward"])
+                    told = {**told, "raw_reward": info["raw_reward"] + _number(told["raw_reward"])}
                     self._tells_raw = True
+                info |= told
                 if done:
                     break
             state = self._env.render()

@@ -88,7 +88,7 @@ class Trajectory:
     def begin(self, begun: Any) -> None:
         """Takes the first state in (a `Begun`)."""
         self.names = begun.names
-        self._show(begun.state)
+        self.history.append(_shown(begun.state, self.most))
 
     def take(self, turned: Turned, said: Said, penalty: float) -> None:
         """Takes one turn in."""
@@ -99,9 +99,10 @@ class Trajectory:
             return
         if valid != len(said[0]) or not valid:
             self.cache["penalty"] += penalty
-        last = self._close_turn(said, executed, reward, info if valid else {**info, "manager_invalid_action": True})
-        self._show(last if state is None else state)
-        if not valid:
+        if valid:
+            self._enter(said, executed, reward, info, state)
+        else:
+            self._enter(said, executed, reward, {**info, "manager_invalid_action": True}, state)
             self.history[-1]["manager_invalid_action"] = True
         if failure is not None:
             self.fail(failure)
@@ -115,7 +116,7 @@ class Trajectory:
         if self.over:
             self.status.late += 1
             return
-        self._show(self._close_turn(said, [], 0.0, {}))
+        self._enter(said, [], 0.0, {}, None)
         self.fail(failure)
 
     def fail(self, failure: Failure) -> None:
@@ -146,25 +147,26 @@ class Trajectory:
         turns = [{key: _plain(value) for key, value in turn.items() if key != "metrics"} for turn in self.history]
         return digest([told, ends, turns])
 
-    def _close_turn(self, said: Said, executed: list[Any], reward: float, info: dict[str, Any]) -> Any:
-        """Completes the last turn; gives the state that it began with."""
+    def _enter(self, said: Said, executed: list[Any], reward: float, info: dict[str, Any], state: Any) -> None:
+        """Completes the last turn, and begins the next: with the same state if there is no other. Hot."""
         actions, response, raw_response = said
-        given = [*actions[: len(executed)]]
-        status, turn = self.status, self.cache["history"][-1]
-        status.num_actions += len(executed)
+        status, history, count = self.status, self.cache["history"], len(executed)
+        status.num_actions += count
         status.rewards.append(reward)
-        turn["actions"] = given if given == executed else executed  # a long text once, not as it came back too
-        turn["reward"], turn["info"] = reward, info
+        turn = history[-1]
+        if executed and type(executed[0]) is str and executed == [*actions[:count]]:
+            executed = [*actions[:count]]  # a long text once, not as it came back too
+        turn["actions"], turn["reward"], turn["info"] = executed, reward, info
         turn["llm_response"], turn["llm_raw_response"] = response, raw_response
-        return turn["state"]
+        history.append(_shown(turn["state"] if state is None else state, self.most - status.num_actions))
 
-    def _show(self, state: Any) -> None:
-        left = self.most - self.status.num_actions
-        if isinstance(state, str):
-            self.cache["history"].append({"state": state, "actions_left": left})
-            return
-        images = pictures(state)
-        self.history.append({"state": "<images>" * len(images), "images": images, "actions_left": left})
+
+def _shown(state: Any, left: int) -> dict[str, Any]:
+    """A turn that begins: its state, and how many actions are left."""
+    if isinstance(state, str):
+        return {"state": state, "actions_left": left}
+    images = pictures(state)
+    return {"state": "<images>" * len(images), "images": images, "actions_left": left}
 
 
 def failure_of(error: BaseException, step: int = 0) -> Failure:

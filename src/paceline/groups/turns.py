@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from paceline.engine import Handle, Outcome, Pool, wait_for_any
+from paceline.engine import Handle, Pool, wait_for_any
+from paceline.engine.calls import Found
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.errors import BadInput, Closed, PlanNotMet, SharedRandomness
 from paceline.groups.trajectory import Said, Trajectory, failure_of
@@ -38,15 +39,16 @@ class Ticket:
     Attributes:
         trajectory: Whose turn it is.
         said: The input.
+        plain: Whether its actions are strings and nothing more, so that equal ones are the same.
         handle: Where the answer will be, or is; None if it has not been sent, or will not be: the trajectory was over.
         taken: Whether the answer has been taken in.
         done: Whether the trajectory was over with it.
     """
 
-    __slots__ = ("done", "handle", "said", "taken", "trajectory")
+    __slots__ = ("done", "handle", "plain", "said", "taken", "trajectory")
 
-    def __init__(self, trajectory: Trajectory, said: Said) -> None:
-        self.trajectory, self.said = trajectory, said
+    def __init__(self, trajectory: Trajectory, said: Said, plain: bool) -> None:
+        self.trajectory, self.said, self.plain = trajectory, said, plain
         self.handle: Handle | None = None
         self.taken = self.done = False
 
@@ -68,19 +70,22 @@ def ticket_of(given: Mapping[str, Any], trajectories: Sequence[Trajectory]) -> T
     number = env_id if type(env_id) is int else whole(env_id)
     if number is None or not 0 <= number < len(trajectories):
         raise BadInput(f"env_id is {env_id!r}; there are environments 0 to {len(trajectories) - 1}")
-    if not (isinstance(actions, (list, tuple)) and _are_strings(actions)):  # not `list | tuple`: made at every turn
-        raise BadInput(f"the actions of environment {number} are {actions!r:.60}; give a list of strings")
+    if not isinstance(actions, (list, tuple)):  # not `list | tuple`: made at every turn
+        raise _no_words(number, actions)
+    plain = True
+    for action in actions:
+        if type(action) is not str:
+            plain = False
+            if not isinstance(action, str):
+                raise _no_words(number, actions)
     response = given.get("llm_response", "")
     # A tuple of its own: the caller may use the list again while the turn is on its way.
-    return Ticket(trajectories[number], ((*actions,), response, given.get("llm_raw_response", response)))
+    said = (*actions,), response, given.get("llm_raw_response", response)
+    return Ticket(trajectories[number], said, plain)
 
 
-def _are_strings(actions: Sequence[Any]) -> bool:
-    # Nearly always one, and a comprehension takes long to set up.
-    for action in actions:  # noqa: SIM110
-        if not isinstance(action, str):
-            return False
-    return True
+def _no_words(number: int, actions: Any) -> BadInput:
+    return BadInput(f"the actions of environment {number} are {actions!r:.60}; give a list of strings")
 
 
 def check_straggling(quorum: float | None, deadline: float | None, late: str = "wait") -> None:
@@ -284,7 +289,7 @@ class Turns:
         if problem is not None:
             raise problem
 
-    def _take(self, ticket: Ticket, outcome: Outcome, failed: list[Trajectory]) -> BaseException | None:
+    def _take(self, ticket: Ticket, outcome: Found, failed: list[Trajectory]) -> BaseException | None:
         """Enters a turn in its trajectory. Gives back what is wrong with the plan, which is nobody's outcome."""
         ticket.taken = True
         trajectory = ticket.trajectory
@@ -316,16 +321,8 @@ def _calls(tickets: Sequence[Ticket]) -> dict[int, tuple[Any, ...]]:
     known: dict[Sequence[str], tuple[Any, ...]] = {}
     for ticket in tickets:
         actions = ticket.said[0]
-        plain = _are_plain(actions)  # words of other kinds may be equal, and are not the same
-        calls[ticket.trajectory.env_id] = known.setdefault(actions, (actions,)) if plain else (actions,)
+        calls[ticket.trajectory.env_id] = known.setdefault(actions, (actions,)) if ticket.plain else (actions,)
     return calls
-
-
-def _are_plain(actions: Sequence[str]) -> bool:
-    for action in actions:  # noqa: SIM110
-        if type(action) is not str:
-            return False
-    return True
 
 
 def _handles(tickets: Sequence[Ticket]) -> list[Handle]:

@@ -52,6 +52,7 @@ STEP, PLACED, SOLVED = (
 
 _BOX_IN = {FLOOR: BOX, TARGET: BOX_ON_TARGET}
 _PLAYER_IN = {FLOOR: PLAYER, TARGET: PLAYER_ON_TARGET}
+_IN_THE_WAY = (BOX, BOX_ON_TARGET)
 _LEFT = {BOX: FLOOR, BOX_ON_TARGET: TARGET, PLAYER: FLOOR, PLAYER_ON_TARGET: TARGET}
 
 Side = Annotated[int, Field(ge=3, le=WIDEST)]
@@ -132,6 +133,7 @@ class Sokoban:
         self.config = SokobanConfig.read(config, "sokoban")
         self.action_lookup: Mapping[int, str] = self.config.action_lookup
         self._signs = views.signs(self.config.symbols)
+        self._usual = self._mode(self.config.render_mode)
         self._shown: str | None = None  # what render() gave, until something moves
         self._enter(b"", 0, 0)
 
@@ -205,13 +207,15 @@ class Sokoban:
         """
         if mode is None and self._shown is not None:
             return self._shown
-        shown = self._view(mode or self.config.render_mode)
+        shown = self._view(self._usual if mode is None else self._mode(mode))
         if mode is None and isinstance(shown, str):
             self._shown = shown
         return shown
 
+    def _mode(self, mode: str) -> str:
+        return self.config.observation_format if mode == "text" else mode
+
     def _view(self, mode: str) -> str | Array:
-        mode = self.config.observation_format if mode == "text" else mode
         if not self._board:
             raise BadInput("this Sokoban has no room yet: call reset() first")
         if mode == "grid":
@@ -249,14 +253,15 @@ class Sokoban:
     def _go(self, move: int) -> bool:
         cells, player = self._board, self._player
         ahead = player + move
-        if cells[ahead] in (BOX, BOX_ON_TARGET):
+        if cells[ahead] in _IN_THE_WAY:
             if cells[ahead + move] not in _BOX_IN:
                 return False
             self._push(ahead, ahead + move)
-        if cells[ahead] not in _PLAYER_IN:
+        entered = _PLAYER_IN.get(cells[ahead])
+        if entered is None:
             return False
         cells[player] = _LEFT[cells[player]]
-        cells[ahead] = _PLAYER_IN[cells[ahead]]
+        cells[ahead] = entered
         self._player = ahead
         return True
 
