@@ -164,6 +164,32 @@ class Adds:
 _OURS = ("engine/straight_calls.py", "engine/ordinary.py", "engine/host.py", "engine/wire.py", __file__)
 
 
+class Dice:
+    """Is thrown when it is packed."""
+
+    def __reduce__(self) -> Any:
+        return int, (int(np.random.randint(1, 7)),)
+
+
+class Thrower:
+    def throw(self, wanted: bool) -> Any:
+        return Dice() if wanted else 0
+
+
+def test_an_answer_that_draws_when_it_is_packed_is_not_blamed_on_whoever_is_called_next() -> None:
+    with Pool([Thrower] * 3) as pool:
+        pool.call("throw", {n: (False,) for n in range(3)})
+        np.random.seed(3)
+        found: dict[int, Outcome] = {}
+        pool.run_here("throw", pool.pack({0: (False,), 1: (True,), 2: (False,)}), into(found))
+        rest = int(np.random.randint(1, 7))
+        assert not [event for event in pool.events if event.kind == "isolated"]
+    np.random.seed(3)
+    thrown = [int(np.random.randint(1, 7)) for _ in range(2)]
+    assert [found[n].answer for n in range(3)] == [0, thrown[0], 0]
+    assert rest == thrown[1]
+
+
 def test_wherever_it_is_interrupted_a_call_was_made_and_told_of_or_not_made() -> None:
     line, cut_short = 0, 0
     while True:

@@ -13,6 +13,7 @@ import functools
 import pickle
 import traceback
 from collections.abc import Iterator
+from copyreg import _extension_registry  # type: ignore[attr-defined]  # classes that pickles name by a number
 from typing import Any
 
 from paceline.errors import NotSendable, RemoteError
@@ -67,7 +68,7 @@ def pack(value: Any) -> Packed:
 
 def names_no_class(packed: Packed) -> bool:
     """Whether it is plain data for sure: then no code of anybody's has run to pack it."""
-    return type(packed) is bytes and _CLASS not in packed
+    return type(packed) is bytes and _CLASS not in packed and not _extension_registry
 
 
 def unpack(packed: Packed) -> Any:
