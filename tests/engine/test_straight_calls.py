@@ -178,7 +178,7 @@ class Thrower:
 
 def test_an_answer_that_draws_when_it_is_packed_is_not_blamed_on_whoever_is_called_next() -> None:
     with Pool([Thrower] * 3) as pool:
-        pool.call("throw", {n: (False,) for n in range(3)})
+        pool.call("throw", dict.fromkeys(range(3), (False,)))
         np.random.seed(3)
         found: dict[int, Outcome] = {}
         pool.run_here("throw", pool.pack({0: (False,), 1: (True,), 2: (False,)}), into(found))
