@@ -7,11 +7,15 @@ import gc
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from types import FrameType
+from typing import Any, ClassVar
 
 import numpy as np
 import psutil
@@ -22,6 +26,7 @@ from waits import until
 
 from paceline import Anew, Pool
 from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.moving import Moving
 from paceline.engine.roster import HERE
 
 
@@ -170,6 +175,148 @@ def test_ctrl_c_while_a_member_leaves_for_another_place_is_not_swallowed(tmp_pat
         assert list(pool.call("step").values()) == [1, 2]
         pool.move({0: 0})
         assert list(pool.call("step").values()) == [1, 2]
+
+
+def test_wherever_close_is_interrupted_everybody_is_closed_once_and_no_worker_is_left(tmp_path: Path) -> None:
+    files = ("engine/crew.py", "engine/host.py", "engine/lifetimes.py", "engine/inline.py", "engine/isolation.py")
+    line, interrupted = 0, True
+    while interrupted:
+        pool = Pool([Counted] * 3, backend="process", workers=1, placement=[HERE, HERE, 0])
+        pool.call("step")
+        child = next(worker.pid for worker in pool.workers if worker.pid != os.getpid())
+        Counted.closed.clear()
+        try:
+            with Interrupting(line, files):
+                pool.close()
+            interrupted = False
+        except KeyboardInterrupt:
+            pool.close()
+        assert len(Counted.closed) == len(set(Counted.closed)) == 2, line
+        until(lambda pid=child: not psutil.pid_exists(pid))  # type: ignore[misc]
+        line += 1
+    assert line > 2
+
+
+class Counted:
+    closed: ClassVar[list[int]] = []
+    open: ClassVar[set[int]] = set()
+
+    def __init__(self) -> None:
+        self.steps = 0
+        Counted.open.add(id(self))
+
+    def step(self, interrupt: bool = False) -> int:
+        self.steps += 1
+        if interrupt and Farewell.due:
+            Farewell.due = False
+            signal.raise_signal(signal.SIGINT)
+        return self.steps
+
+    def close(self) -> None:
+        Counted.closed.append(id(self))
+        Counted.open.discard(id(self))
+
+
+def test_who_is_rebuilt_after_an_interrupt_is_closed_first() -> None:
+    Counted.open.clear()
+    with Pool([Counted] * 2) as pool:
+        Farewell.due = True
+        with pytest.raises(KeyboardInterrupt):
+            pool.call("step", {0: (), 1: (True,)})
+        assert pool.call("step") == {0: 2, 1: 2}  # what was interrupted is made again
+        assert len(Counted.open) == 2
+    assert not Counted.open
+
+
+class Slow:
+    """Takes its time to close, until everybody else is closed, or for a while that is longer than anybody's grace."""
+
+    def __init__(self, directory: Path, number: int) -> None:
+        self.directory, self.number = directory, number
+
+    def step(self) -> int:
+        return self.number
+
+    def close(self) -> None:
+        end = time.monotonic() + 2.5
+        while self.number == 0 and not (self.directory / "1").exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        (self.directory / str(self.number)).touch()
+
+
+@pytest.mark.parametrize("place", ["process", "thread"])
+def test_who_takes_long_to_close_here_does_not_keep_those_elsewhere_from_it(tmp_path: Path, place: str) -> None:
+    members = [partial(Slow, tmp_path, 0), partial(Slow, tmp_path, 1)]
+    with Pool(members, backend=place, workers=1, placement=[HERE, 0]) as pool:
+        pool.call("step")
+    assert sorted(mark.name for mark in tmp_path.iterdir()) == ["0", "1"]
+
+
+def test_an_interrupted_exit_closes_all_pools_and_complains_of_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "leaves.py"
+    program.write_text(
+        "import signal\n"
+        "from functools import partial\n"
+        "from paceline import Pool\n"
+        "class Leaves:\n"
+        "    def __init__(self, rings):\n"
+        "        self.rings = rings\n"
+        "    def step(self):\n"
+        "        return 0\n"
+        "    def close(self):\n"
+        "        print('closed', flush=True)\n"
+        "        if self.rings:\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "pools = [Pool([partial(Leaves, True), partial(Leaves, False)]) for _ in range(3)]\n"
+        "for pool in pools:\n"
+        "    pool.call('step')\n"
+    )
+    ended = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=100)
+    assert (ended.stdout.count("closed"), ended.stderr, ended.returncode) == (6, "", 0)
+
+
+def test_a_move_that_is_interrupted_when_its_members_have_left_breaks_nothing() -> None:
+    enter = type(UNINTERRUPTED).__enter__.__code__
+
+    def interrupt(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is enter and frame.f_back and frame.f_back.f_code is Moving.move.__code__:
+            sys.settrace(None)
+            signal.raise_signal(signal.SIGINT)
+
+    with Pool([Counted] * 3, backend="process", workers=1, placement=[HERE] * 3) as pool:
+        pool.call("step")
+        sys.settrace(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            pool.move({0: 0, 1: 0})
+        assert sys.gettrace() is None
+        assert pool.call("step") == {0: 2, 1: 2, 2: 2}
+        assert pool.call("step") == {0: 3, 1: 3, 2: 3}
+
+
+class Choosy:
+    """Chooses with NumPy, whose code in C drops a third of all interrupts."""
+
+    def step(self) -> str:
+        return str(np.random.default_rng(3).choice(["up", "down"]))
+
+
+def test_ctrl_c_that_code_in_c_drops_is_raised_by_the_next_call() -> None:
+    names, rng = ["up", "down"], np.random.default_rng(3)
+
+    def choose_on(pool: Pool, delay: float) -> None:
+        signal.setitimer(signal.ITIMER_REAL, delay)
+        for _ in range(100_000):
+            rng.choice(names)
+            pool.call("step")
+
+    before = signal.signal(signal.SIGALRM, UNINTERRUPTED.handle)
+    try:
+        with Pool([Choosy]) as pool:
+            for number in range(60):
+                with pytest.raises(KeyboardInterrupt):
+                    choose_on(pool, 1e-4 * (1 + number % 7))
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_pythons_own_handler_is_back_when_no_pool_is_open() -> None:

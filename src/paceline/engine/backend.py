@@ -85,7 +85,8 @@ class Worker(Protocol):
         """Ends the worker from a finaliser: at once, without taking a lock, waiting, or raising."""
 
     def say_goodbye(self) -> None:
-        """Asks the members to close, without waiting: all workers of a pool close at the same time."""
+        """Asks the members to close, without waiting: all workers of a pool close at the same time. But those that live
+        in the caller's own thread are closed when it returns."""
 
     def close(self, grace: float) -> None:
         """Waits for the goodbye, `grace` seconds at the most, then ends the worker. Never raises."""

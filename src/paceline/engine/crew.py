@@ -137,7 +137,8 @@ class Crew:
             if slot.suspect:
                 slot.suspect = False
                 if slot.worker is not None:
-                    slot.worker.abandon()
+                    # What members here hold can be held only once: they are closed before they are built again.
+                    slot.worker.say_goodbye() if slot.worker.backend == "inline" else slot.worker.abandon()
                     self.recovery.recover(slot, Gone("was given up because the caller was interrupted"), blame=False)
 
     @property
@@ -189,12 +190,11 @@ class Crew:
         """Ends every worker: those with nothing to do politely, the others at once."""
         if self.closed or self.owner != os.getpid():
             return  # a fork of the process that owns the workers: they are not ours to end
-        self.closed = True
-        self.stirs += 1
-        self.let_go()
-        try:
+        with UNINTERRUPTED:  # whoever is interrupted has not begun, or has come to the end
+            self.closed = True
+            self.stirs += 1
+            self.let_go()
             self.close_slots(self.slots.values())
-        finally:
             for port in self.ports.values():
                 port.book.rows.release()
             self.ports.clear()
@@ -215,26 +215,28 @@ class Crew:
             port.straight = not_here
 
     def close_slots(self, slots: Iterable[Slot]) -> None:
-        """Ends the workers of these slots, all at the same time."""
-        closing = [self._vacate(slot) for slot in slots if slot.worker is not None]
-        try:
-            for worker, _ in closing:
-                worker.say_goodbye()
-            for worker, end in closing:
-                worker.close(max(0.0, end - monotonic()))
-        except BaseException:  # somebody does not want to wait: then they end at once
-            for worker, _ in closing:
-                worker.abandon()
-            raise
+        """Ends the workers of these slots, all at the same time; at once, if Ctrl-C says so while we wait for them.
+
+        To be called where `UNINTERRUPTED` is entered.
+        """
+        closing = []
+        for slot in sorted(slots, key=lambda slot: slot.number == HERE):  # who lives here keeps nobody else waiting
+            if slot.worker is not None:
+                closing.append((slot.worker, monotonic() + self._grace(slot)))
+                slot.worker.say_goodbye()
+            slot.worker = None
+            slot.queue.clear()
+            slot.inflight.clear()
+        for worker, end in closing:
+            if not UNINTERRUPTED.interruptible(worker.close, max(0.0, end - monotonic())):
+                for other, _ in closing:
+                    other.abandon()
+                return
 
     @staticmethod
-    def _vacate(slot: Slot) -> tuple[Any, float]:
-        """Takes the worker out of a slot. Gives it, and how long it may take to end."""
-        working = any(request.op in (*WORK, "build") for request in slot.inflight)
-        worker, slot.worker = slot.worker, None
-        slot.queue.clear()
-        slot.inflight.clear()
-        return worker, monotonic() + (0.0 if working else _GRACE)
+    def _grace(slot: Slot) -> float:
+        """Seconds that its worker may take to end: none if it is at work."""
+        return 0.0 if any(request.op in (*WORK, "build") for request in slot.inflight) else _GRACE
 
     def note(self, kind: str, text: str) -> None:
         """Recorded always; told once per kind, aloud if it is a loss."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import ExitStack
 from contextvars import copy_context
 from time import perf_counter
 from typing import Any
@@ -19,6 +18,7 @@ from paceline.engine import wire
 from paceline.engine.crowd import Crowd
 from paceline.engine.echo import SMALL, echo_of
 from paceline.engine.generators import GENERATORS
+from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.isolation import Refusing, Shared, Stale, Streams, Swapping
 from paceline.engine.journal import Base
 from paceline.engine.mapping import HostedFunction
@@ -181,9 +181,9 @@ class Host:
             return self.raised(seat, "snapshot", error)
 
     def _on_drop(self, indices: list[int]) -> None:
-        with ExitStack() as farewells:  # also of those after one in whose close() Ctrl-C was pressed
-            for index in reversed(indices):
-                farewells.callback(self._close, index)
+        with UNINTERRUPTED:  # those, too, that come after one in whose close() Ctrl-C was pressed
+            for index in indices:
+                self._close(index)
 
     def _on_close(self) -> None:
         self._on_drop(list(self.seats))
@@ -195,10 +195,10 @@ class Host:
             return
         self.begin(index)
         try:
-            self.isolation.run(seat.streams, "close", close, (), False)
+            self.isolation.run(seat.streams, "close", UNINTERRUPTED.interruptible, (close,), False)
         except BaseException as error:
-            mine = self.own_error(error, f"member {index} called sys.exit() in close()")
-            _log.warning("member %d raised in close(): %s: %s", index, type(mine).__name__, wire.words(mine))
+            words = wire.words(error)
+            _log.warning("member %d raised in close(): %s: %s", index, type(error).__name__, words)
 
     # -- calls ----------------------------------------------------------------------------------------
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from _thread import get_ident
+from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import Any
 
 _A_MOMENT = 0.002
 
@@ -27,7 +30,8 @@ class _Uninterrupted:
         self.depth = 0
         """How deep the main thread is in. Who must not be interrupted before it is in adds `on_main()` in a statement
         without a call: Python looks at signals when something is called, so at the beginning of `__enter__` too."""
-        self._pending = False
+        self.pending = False
+        """Whether an interrupt is to be raised when the main thread is out."""
 
     def __enter__(self) -> None:
         if get_ident() == self._main:
@@ -37,10 +41,31 @@ class _Uninterrupted:
         if get_ident() != self._main:
             return
         self.depth -= 1
-        if self._pending and not self.depth:
-            self._pending = False
+        if self.pending and not self.depth:
+            self.pending = False
             if not isinstance(error, KeyboardInterrupt):  # another error that is on its way becomes its context
                 raise KeyboardInterrupt
+
+    def interruptible(self, function: Callable[..., Any], *args: Any) -> bool:
+        """Runs within it what may take long: Ctrl-C ends that at once, and is raised when we are out again.
+
+        Returns:
+            Whether it came to its end.
+        """
+        if get_ident() != self._main or not self.depth:
+            function(*args)
+            return True
+        depth, pending = self.depth, self.pending
+        self.depth, self.pending = 0, False
+        try:
+            function(*args)
+        except KeyboardInterrupt:
+            self.depth, self.pending = depth, True  # before anything is called, which would be another chance
+            return False
+        finally:
+            self.depth = depth
+            self.pending |= pending
+        return True
 
     def on_main(self) -> bool:
         """Whether this is the thread that can be interrupted."""
@@ -54,11 +79,11 @@ class _Uninterrupted:
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Our handler of SIGINT, and of signals that are to mean the same."""
         if self.depth:
-            self._pending = True
+            self.pending = True
         elif _frees_an_object(frame):
             threading.Thread(target=_come_again, args=[number], daemon=True).start()
         else:
-            signal.default_int_handler(number, frame)
+            raise _guarded(KeyboardInterrupt(), frame)  # without a name: that would hold it in its own traceback
 
 
 def _frees_an_object(frame: FrameType | None) -> bool:
@@ -69,6 +94,34 @@ def _frees_an_object(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+class _Guard:
+    """Goes with a KeyboardInterrupt, and sees to it that it is not lost: there is code in C that drops every error on
+    its way (a third of those in NumPy's `choice`).
+
+    An exception that is freed within the very instruction that was interrupted has been seen by nobody's Python. Then
+    whoever leaves `UNINTERRUPTED` next is interrupted.
+    """
+
+    __slots__ = ("_place",)
+
+    def __init__(self, frame: FrameType | None) -> None:
+        self._place = _place_in(frame)
+
+    def __del__(self) -> None:
+        if _place_in(sys._getframe().f_back) == self._place:
+            UNINTERRUPTED.pending = True
+
+
+def _guarded(error: KeyboardInterrupt, frame: FrameType | None) -> KeyboardInterrupt:
+    error.__dict__["guard"] = _Guard(frame)
+    return error
+
+
+def _place_in(frame: FrameType | None) -> tuple[int, int]:
+    """Where a frame is, without holding it: that would hold all that it has in hand."""
+    return id(frame), -1 if frame is None else frame.f_lasti
 
 
 def _come_again(number: int) -> None:
@@ -86,7 +139,8 @@ def install() -> None:
     """Puts our handler in the place of Python's own, if that is what stands there and we may."""
     main = threading.current_thread() is threading.main_thread()
     if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        UNINTERRUPTED.depth = 0  # nobody is in; a handler of the user's may have torn somebody out
+        # Nobody is in; a handler of the user's may have torn somebody out.
+        UNINTERRUPTED.depth, UNINTERRUPTED.pending = 0, False
         signal.signal(signal.SIGINT, UNINTERRUPTED.handle)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import weakref
+from contextlib import suppress
 from typing import Any
 
 from paceline.engine import forkserver, interrupts
@@ -24,12 +25,13 @@ def begin(pool: object, crew: Crew) -> weakref.finalize[Any, Any]:
 
 
 def end(finalizer: weakref.finalize[Any, Any], crew: Crew) -> None:
-    """Ends it in order."""
-    finalizer.detach()
-    _open.discard(crew)
+    """Ends it in order. Who is interrupted before that has begun may call it again."""
     try:
         crew.close()
     finally:
+        if crew.closed:
+            finalizer.detach()
+            _open.discard(crew)
         if not _open:
             interrupts.uninstall()
 
@@ -42,8 +44,13 @@ def _abandon(crew: Crew) -> None:
 
 @atexit.register
 def _close_everything() -> None:
-    """At the end of the interpreter: pools first, so that members can close, then what started their workers."""
-    for crew in list(_open):
-        crew.close()
-    bury_the_abandoned()
-    forkserver.close_servers()
+    """At the end of the interpreter: pools first, so that members can close, then what started their workers.
+
+    Ctrl-C ends what takes long; there is nobody any more to be told of it.
+    """
+    interrupts.install()
+    with suppress(KeyboardInterrupt), interrupts.UNINTERRUPTED:
+        for crew in list(_open):
+            crew.close()
+        bury_the_abandoned()
+        forkserver.close_servers()

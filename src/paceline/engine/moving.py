@@ -42,7 +42,7 @@ class Moving:
         moving = [m for m in crew.members if slots[placed[m.index]] is not crew.slots.get(m.slot)]
         _check_portable(moving)
         crew.settle_rings(placed)
-        stood = {member.index for member in moving if member.stands}
+        stood, on_main = {member.index for member in moving if member.stands}, UNINTERRUPTED.on_main()
         try:
             crew.start(slots[placed[member.index]] for member in moving)
             for member in moving:  # who cannot travel must not have left
@@ -53,7 +53,10 @@ class Moving:
             self._stay(moving, slots)
             raise
         old = crew.slots
+        # At once: they have left, and to call something would be a chance to be interrupted.
+        UNINTERRUPTED.depth += on_main
         with UNINTERRUPTED:
+            UNINTERRUPTED.depth -= on_main
             handle = self._change_books(moving, placed, slots, place)
         self._arrive(handle, [slot for slot in old.values() if slot not in slots.values()])
         crew.note("moved", f"members {[member.index for member in moving]} moved")

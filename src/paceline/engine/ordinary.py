@@ -42,8 +42,8 @@ def make_ordinary_calls(host: Host, method: str, calls: Iterator[Call], results:
     Returns:
         The call that has not been made; None if all have.
     """
-    seats, isolation, mark, watched = host.seats, host.isolation, host.mark, False
-    seen = False
+    seats, isolation, mark = host.seats, host.isolation, host.mark
+    watched, seen = False, False
     assert isinstance(isolation, Swapping)
     try:
         for call in calls:
@@ -74,8 +74,8 @@ def make_ordinary_calls(host: Host, method: str, calls: Iterator[Call], results:
                 return call
             result = host.success(seat, answer, True, None) if failed is None else host.mishap(seat, method, failed)
             results.append(result)
-            failed, seen = None, failed is None and wire.names_no_class(result[2])
-            # (An error holds this frame: else all that its member had in hand would wait for the collector.)
+            seen = failed is None and result[4] is None and wire.names_no_class(result[2])
+            failed = None  # it holds this frame: else all that its member had in hand would wait for the collector
     except BaseException:
         if watched:
             with UNINTERRUPTED:

@@ -413,7 +413,11 @@ class Pool:
         self.close()
 
     def close(self) -> None:
-        """Ends every worker. May be called again; raises nothing but Ctrl-C, and then they are ended at once."""
+        """Ends every worker. May be called again.
+
+        Raises nothing but Ctrl-C, when all is over: that ends at once the `close()` of a member here, and the waiting
+        for workers.
+        """
         lifetimes.end(self._finalizer, self._crew)
 
     # -- small things ---------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
+from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.errors import BadInput, MemberExit
 from paceline.types import Turn
 
@@ -80,9 +81,10 @@ def run_to_its_end(work: Coroutine[Any, Any, T]) -> T:
     While a pool is open Ctrl-C is raised in the middle of the loop. `asyncio.run` would then cancel everybody at once,
     and wait for those, too, who do not let themselves be cancelled.
     """
-    with asyncio.Runner() as runner:
-        loop = runner.get_loop()
-        task = loop.create_task(work)
+    with contextlib.closing(work), asyncio.Runner() as runner:  # closed: it may not even have begun
+        with UNINTERRUPTED:  # half a loop would complain
+            loop = runner.get_loop()
+            task = loop.create_task(work)
         try:
             return loop.run_until_complete(task)
         except BaseException:

@@ -73,10 +73,11 @@ class Member:
                 gained, done, told = self._step(action)
                 executed.append(action)
                 reward += gained
-                if "raw_reward" in told:
-                    told = {**told, "raw_reward": info["raw_reward"] + _number(told["raw_reward"])}
-                    self._tells_raw = True
+                raw = info["raw_reward"]
                 info |= told
+                if "raw_reward" in told:
+                    info["raw_reward"] = raw + _number(told["raw_reward"])
+                    self._tells_raw = True
                 if done:
                     break
             state = self._env.render()

@@ -151,9 +151,9 @@ class Trajectory:
         """Completes the last turn, and begins the next: with the same state if there is no other. Hot."""
         actions, response, raw_response = said
         status, history, count = self.status, self.cache["history"], len(executed)
+        turn = history[-1]
         status.num_actions += count
         status.rewards.append(reward)
-        turn = history[-1]
         if executed and type(executed[0]) is str and executed == [*actions[:count]]:
             executed = [*actions[:count]]  # a long text once, not as it came back too
         turn["actions"], turn["reward"], turn["info"] = executed, reward, info
