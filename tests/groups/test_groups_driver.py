@@ -191,10 +191,35 @@ def test_seeds_go_on_when_a_trajectory_does() -> None:
     policy = Climber()
     with Groups(config({"Ladder": 1})) as groups:
         groups.reset(seed=1)
-        for _ in range(2):
-            rollout(groups, policy, max_turns=1)
+        for turns in (1, 2):
+            rollout(groups, policy, max_turns=turns)
     numbers = {(turn.env_id, turn.number): turn.seed for turn in policy.turns}
     assert len(numbers) == len(set(numbers.values())) == 4
+
+
+@pytest.mark.parametrize("plan", ["inline", 2], ids=["here", "2 workers"])
+def test_a_rollout_that_is_interrupted_and_begun_again_ends_as_if_it_had_not_been(plan: Any) -> None:
+    def played(interrupted: bool) -> tuple[str, list[int]]:
+        left = 20 if interrupted else 10**9
+
+        async def answer(turn: Turn) -> str:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+            return f"<think>{turn.seed}</think><answer>Down</answer>"
+
+        with Groups(config({"Ladder": 3}), plan=plan) as groups:
+            groups.reset(seed=1)
+            if interrupted:
+                with pytest.raises(KeyboardInterrupt):
+                    rollout(groups, answer, max_turns=5)
+            result = rollout(groups, answer, max_turns=5)
+            return result.digest, [len(state["history"]) - 1 for state in result.states]
+
+    once = played(False)
+    assert set(once[1]) == {5}
+    assert played(True) == once
 
 
 def test_one_rollout_at_a_time_and_what_was_left_is_taken_in() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from envs import Count
@@ -176,3 +178,23 @@ def test_an_env_that_unpacks_badly_itself_raises_as_itself() -> None:
     with pytest.raises(ValueError, match="too many values to unpack") as caught:
         third_step(unpacked_badly, True, 0)
     assert not isinstance(caught.value, BadInput)
+
+
+@pytest.mark.parametrize("plan", ["inline", 2], ids=["here", "2 workers"])
+@pytest.mark.parametrize("actions", [("a", "b"), "a", [], ("a",) * 4])
+def test_as_many_actions_as_envs_where_they_are_told_by_messages(actions: Any, plan: Any) -> None:
+    with closing(make_vec([Echo] * 3, plan=plan)) as envs:
+        envs.reset(seed=1)
+        with pytest.raises(BadInput, match=f"^{len(actions)} actions for 3 envs"):
+            envs.step(actions)
+        assert envs.step(("x", "y", "z"))[0] == ("x", "y", "z")  # nobody has stepped
+
+
+class Echo(gym.Env[str, str]):
+    observation_space = action_space = spaces.Text(5)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        return "a", {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return action, 1.0, False, False, {}

@@ -143,7 +143,7 @@ async def arollout(
     Args:
         groups: The environments. One rollout at a time.
         policy: Has `answer(turn)`, or is such a function; a coroutine, or plain (then it is run in a thread).
-        max_turns: The most turns of a trajectory in this call; None: as `agent_proxy.max_turn` says.
+        max_turns: The most turns of a trajectory, with those that it had before; None: as `agent_proxy.max_turn` says.
         concurrency: How many questions may be with the policy at once; trajectories that are further along go first.
         only: Which environments; None: all.
         deadline: Seconds after which what is not finished is cut. A step that runs in this very process is waited for.
@@ -218,9 +218,7 @@ class _Driver:
     # -- one trajectory --------------------------------------------------------------------------------
 
     async def _play(self, trajectory: Trajectory) -> None:
-        for _ in range(self._max_turns):
-            if trajectory.over:
-                break
+        while not trajectory.over and len(trajectory.history) <= self._max_turns:
             try:
                 env_input = await self._answered(trajectory)
             except (Exception, asyncio.CancelledError) as error:  # the policy's: this one ends, the others go on

@@ -203,6 +203,8 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         else:
             self._check_idle(())
             each = list(iterate(self.action_space, actions))
+            if len(each) != self.num_envs:
+                raise BadInput(f"{len(each)} actions for {self.num_envs} envs: {actions!r:.60}; give each its own")
             self._waiting = self.pool.post("step", {number: (action,) for number, action in enumerate(each)})
 
     def step_wait(self) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
