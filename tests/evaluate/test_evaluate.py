@@ -215,3 +215,18 @@ def test_policies_that_ask_somebody_else_begin_on_threads() -> None:
     )
     assert report.failures == []
     assert any("thread: they are not deterministic" in note for note in report.notes), report.notes
+
+
+def test_a_class_or_a_function_that_makes_environments_is_a_mission() -> None:
+    def meet() -> Meeting:
+        return Meeting(length=2)
+
+    named = evaluate(Mission("meet", Meeting, {"length": 2}), "random", episodes=2, plan=0)
+    made = evaluate(meet, "random", episodes=2, plan=0)
+    assert made.digest == named.digest
+    assert evaluate(Meeting, "random", plan=0).digest == evaluate([Meeting], "random", plan=0).digest
+    for given, words in ((None, "is no mission: give a name"), ([Meeting()], "is no mission"), ([], "no mission")):
+        with pytest.raises(paceline.BadInput, match=words):
+            evaluate(given, "random")  # type: ignore[arg-type]
+    with pytest.raises(paceline.BadInput, match="episodes='3'; give a whole number, 1 or more"):
+        evaluate(Meeting, "random", episodes="3")  # type: ignore[arg-type]

@@ -29,6 +29,8 @@ class Outcome(NamedTuple):
         return self.error is None
 
 
+_TOLD = 8  # how many errors beside the first are told in full
+
 Found = tuple[Any, BaseException | None]
 """As an `Outcome`, which takes longer to make."""
 
@@ -203,9 +205,11 @@ class Handle:
 def first_of(failures: Mapping[int, BaseException]) -> BaseException:
     """The lowest member's exception; the others hang on it as notes."""
     first, *others = sorted(failures)
-    for member in others:
+    for member in others[:_TOLD]:
         words = wire.words(failures[member])
         _noted(failures[first], f"also member {member}: {type(failures[member]).__name__}: {words}")
+    if len(others) > _TOLD:
+        _noted(failures[first], f"and {len(others) - _TOLD} members more")
     return failures[first]
 
 

@@ -89,7 +89,7 @@ def evaluate(
     """Plays every mission `episodes` times and scores the policies.
 
     Args:
-        missions: Names as `paceline eval -m` takes them, or `Mission`s.
+        missions: Names as `paceline eval -m` takes them, what makes environments (a class, a function), or `Mission`s.
         policies: Names as `-p` takes them, factories, or `Player`s; several share the seats by their shares.
         episodes: Of each mission; episode `i` has the environment seed `seed + i`.
         seed: Root of everything random.

@@ -14,17 +14,24 @@ from paceline.team import Player
 from paceline.team.device import find_device
 from paceline.types import Mission
 
-Missions = str | Mission | Iterable[str | Mission]
+Missions = str | Mission | Callable[..., Any] | Iterable[str | Mission | Callable[..., Any]]
 Policies = str | Player | Callable[..., Any] | Iterable[str | Player | Callable[..., Any]]
 
 
 def missions_of(given: Missions) -> tuple[Mission, ...]:
     """The missions that are meant."""
-    items = [given] if isinstance(given, str | Mission) else list(given)
-    found: list[Mission] = []
-    for item in items:
-        found += [item] if isinstance(item, Mission) else find_missions([item])
-    return tuple(found)
+    items = list(given) if isinstance(given, Iterable) and not isinstance(given, str | type) else [given]
+    return tuple(mission for item in items for mission in _missions(item))
+
+
+def _missions(item: Any) -> list[Mission]:
+    if isinstance(item, Mission):
+        return [item]
+    if isinstance(item, str):
+        return find_missions([item])
+    if callable(item):
+        return [Mission(getattr(item, "__name__", type(item).__name__), item)]
+    raise BadInput(f"{item!r:.60} is no mission: give a name, what makes environments (a class will do), or a Mission")
 
 
 def players_of(given: Policies) -> tuple[Player, ...]:
@@ -42,7 +49,7 @@ def _player(item: Any) -> Player:
         return find_policies([item])[0]
     if callable(item):
         return Player(getattr(item, "__name__", type(item).__name__), item)
-    raise BadInput(f"{item!r} is no policy: give a name, a factory, or a Player")
+    raise BadInput(f"{item!r:.60} is no policy: give a name, a factory, or a Player")
 
 
 def chosen_device(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 
 from paceline.errors import BadInput
 from paceline.seeds import digest
@@ -47,12 +48,15 @@ class Run:
     setting: Setting = field(default_factory=Setting)
 
     def __post_init__(self) -> None:
-        if self.episodes < 1:
-            raise BadInput(f"episodes={self.episodes}; give 1 or more")
-        if self.setting.lanes < 1:
-            raise BadInput(f"lanes={self.setting.lanes}; give 1 or more")
-        if self.seed < 0:
-            raise BadInput(f"seed={self.seed}; give 0 or more")
+        for name, value, least in (
+            ("episodes", self.episodes, 1),
+            ("lanes", self.setting.lanes, 1),
+            ("seed", self.seed, 0),
+        ):
+            if not isinstance(value, Integral):
+                raise BadInput(f"{name}={value!r:.60}; give a whole number, {least} or more")
+            if value < least:
+                raise BadInput(f"{name}={value}; give {least} or more")
         _check_names("mission", [mission.name for mission in self.missions])
         _check_names("policy", [player.name for player in self.players])
 
