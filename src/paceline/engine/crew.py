@@ -186,10 +186,15 @@ class Crew:
 
     # -- the end --------------------------------------------------------------------------------------
 
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing to end: in a fork of the process that owns the workers, they are not ours."""
+        return self.closed or self.owner != os.getpid()
+
     def close(self) -> None:
         """Ends every worker: those with nothing to do politely, the others at once."""
-        if self.closed or self.owner != os.getpid():
-            return  # a fork of the process that owns the workers: they are not ours to end
+        if self.over:
+            return
         with UNINTERRUPTED:  # whoever is interrupted has not begun, or has come to the end
             self.closed = True
             self.stirs += 1
@@ -201,7 +206,7 @@ class Crew:
 
     def abandon(self) -> None:
         """Ends every worker from a finaliser: nothing is waited for."""
-        if self.closed or self.owner != os.getpid():
+        if self.over:
             return
         self.closed = True
         self.stirs += 1

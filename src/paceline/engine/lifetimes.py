@@ -29,7 +29,7 @@ def end(finalizer: weakref.finalize[Any, Any], crew: Crew) -> None:
     try:
         crew.close()
     finally:
-        if crew.closed:
+        if crew.over:
             finalizer.detach()
             _open.discard(crew)
         if not _open:
