@@ -11,10 +11,12 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import psutil
+from apart import Apart
 from command import run
 from loops import SourceDesign, SubmitPerEnv, ThreadPerEnv, make, serve
 from quiet import Quiet, Row, gain_row, interleave, ratio_row, repeat
@@ -175,31 +177,44 @@ def cheap(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
 # -- 4: the source design --------------------------------------------------------------------------------
 
 
+_COUNT = 128
+_PEERS = {"source": SourceDesign, "lean": SubmitPerEnv, "threads": ThreadPerEnv}
+
+
 def source(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
-    """A step of 128 Sokoban environments, 24 an episode (8 with --quick): source design / groups; others / groups."""
-    count = 128
-    orders = [("sokoban", {**ROOM, "max_steps": 1_000_000}, 7)] * count
-    moves = ["Up", "Right", "Left", "Down"] * sizes.moves
-    peers = {"source": SourceDesign(orders), "lean": SubmitPerEnv(orders), "threads": ThreadPerEnv(orders)}
-    with Groups(config("Sokoban", 1, size=count, max_steps=1_000_000, **ROOM), plan="auto") as groups:
+    """A step of 128 Sokoban environments, 24 an episode (8 with --quick): source design / groups; others / groups.
 
-        def steps(begin: Callable[[], Any], step: Callable[[Any], Any]) -> float:
-            inputs = [[_said(n, move, _WORDS) for n in range(count)] for move in moves]
-            episodes, seconds = 0, 0.0
-            while seconds < sizes.seconds:
-                begin()
-                seconds += timed(lambda: [step(each) for each in inputs])
-                episodes += 1
-            return seconds / episodes / len(inputs)
-
-        contestants = {name: lambda peer=peer: steps(peer.begin, peer.step) for name, peer in peers.items()}
-        contestants["ours"] = lambda: steps(lambda: groups.reset(seed=7), groups.step)
+    Each in a process of its own.
+    """
+    with ExitStack() as apart:
+        names = ("ours", *_PEERS)
+        contestants = {name: apart.enter_context(Apart(_stepping, name, sizes.moves, sizes.seconds)) for name in names}
         slices = interleave(quiet, contestants, 2 * sizes.rounds)
-    for peer in peers.values():
-        peer.pool.shutdown()
-    yield gain_row("a step of 128 Sokobans: source design / groups", slices["ours"], slices["source"], 10)
+    yield gain_row(f"a step of {_COUNT} Sokobans: source design / groups", slices["ours"], slices["source"], 10)
     yield gain_row("… a submit per environment that sends actions alone / groups", slices["ours"], slices["lean"])
     yield gain_row("… one thread per environment / groups", slices["ours"], slices["threads"])
+
+
+@contextmanager
+def _stepping(name: str, moves: int, seconds: float) -> Iterator[Callable[[], float]]:
+    """Makes one of them, and gives what runs a slice: seconds per step."""
+    if name == "ours":
+        with Groups(config("Sokoban", 1, size=_COUNT, max_steps=1_000_000, **ROOM), plan="auto") as groups:
+            yield lambda: _steps(lambda: groups.reset(seed=7), groups.step, moves, seconds)
+    else:
+        peer = _PEERS[name]([("sokoban", {**ROOM, "max_steps": 1_000_000}, 7)] * _COUNT)
+        yield lambda: _steps(peer.begin, peer.step, moves, seconds)
+        peer.pool.shutdown()
+
+
+def _steps(begin: Callable[[], Any], step: Callable[[Any], Any], moves: int, enough: float) -> float:
+    inputs = [[_said(n, move, _WORDS) for n in range(_COUNT)] for move in ["Up", "Right", "Left", "Down"] * moves]
+    episodes, seconds = 0, 0.0
+    while seconds < enough:
+        begin()
+        seconds += timed(lambda: [step(each) for each in inputs])
+        episodes += 1
+    return seconds / episodes / len(inputs)
 
 
 # -- 5: memory -------------------------------------------------------------------------------------------
