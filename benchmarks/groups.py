@@ -163,7 +163,7 @@ def cheap(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
 
             def episodes(groups: Groups) -> float:
                 def play() -> None:
-                    for seed in range(3):
+                    for seed in range(12):
                         groups.reset(seed=seed)
                         rollout(groups, RandomWords(2), max_turns=3)
 
