@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from paceline.engine.port import Port
 
 _GRACE = 2.0
-_QUIET = ("moved", "isolated", "spread")
+_QUIET = ("moved", "isolated", "spread", "interrupted")  # nothing is lost by these
 
 _log = logging.getLogger("paceline")
 
