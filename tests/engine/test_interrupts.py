@@ -319,6 +319,58 @@ def test_ctrl_c_that_code_in_c_drops_is_raised_by_the_next_call() -> None:
         signal.signal(signal.SIGALRM, before)
 
 
+class Lingers:
+    def step(self) -> int:
+        return 1
+
+    def close(self) -> None:
+        time.sleep(60)
+
+
+def test_whatever_is_raised_while_a_pool_is_closed_no_worker_is_left() -> None:
+    def no_time_left(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, no_time_left)
+    try:
+        pool = Pool([Lingers] * 2, backend="process", workers=2)
+        pool.call("step")
+        children = [worker.pid for worker in pool.workers if worker.pid != os.getpid()]
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(TimeoutError):
+            pool.close()
+        until(lambda: all(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for pid in alive(children)))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+def test_an_interrupt_that_comes_after_a_lost_one_stands_for_both() -> None:
+    with Pool([Ledger]) as pool:
+        UNINTERRUPTED.pending = True  # what its guard does for one that was lost
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert pool.call("get") == {0: 1.0}
+    assert not UNINTERRUPTED.pending
+
+
+def test_an_interrupt_that_was_handled_does_not_come_again_when_it_is_freed() -> None:
+    kept: list[BaseException] = []
+    with Pool([Ledger]) as pool:
+        for act in (partial(signal.raise_signal, signal.SIGINT), kept.clear, int):
+            try:
+                act()  # freed within the very instruction that it came in, but not at once
+            except KeyboardInterrupt as error:
+                kept.append(error.with_traceback(None))
+            end = time.thread_time() + 0.02
+            while time.thread_time() < end:
+                continue
+        assert pool.call("get") == {0: 1.0}
+
+
 def test_pythons_own_handler_is_back_when_no_pool_is_open() -> None:
     gc.collect()  # pools that other tests have dropped are not open
     first, second = Pool([Ledger]), Pool([Ledger])

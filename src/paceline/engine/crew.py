@@ -199,10 +199,12 @@ class Crew:
             self.closed = True
             self.stirs += 1
             self.let_go()
-            self.close_slots(self.slots.values())
-            for port in self.ports.values():
-                port.book.rows.release()
-            self.ports.clear()
+            try:
+                self.close_slots(self.slots.values())
+            finally:
+                for port in self.ports.values():
+                    port.book.rows.release()
+                self.ports.clear()
 
     def abandon(self) -> None:
         """Ends every worker from a finaliser: nothing is waited for."""
@@ -224,24 +226,17 @@ class Crew:
 
         To be called where `UNINTERRUPTED` is entered.
         """
-        closing = []
-        for slot in sorted(slots, key=lambda slot: slot.number == HERE):  # who lives here keeps nobody else waiting
-            if slot.worker is not None:
-                closing.append((slot.worker, monotonic() + self._grace(slot)))
-                slot.worker.say_goodbye()
-            slot.worker = None
-            slot.queue.clear()
-            slot.inflight.clear()
-        for worker, end in closing:
-            if not UNINTERRUPTED.interruptible(worker.close, max(0.0, end - monotonic())):
-                for other, _ in closing:
-                    other.abandon()
-                return
-
-    @staticmethod
-    def _grace(slot: Slot) -> float:
-        """Seconds that its worker may take to end: none if it is at work."""
-        return 0.0 if any(request.op in (*WORK, "build") for request in slot.inflight) else _GRACE
+        # Who lives here comes last, and keeps nobody else waiting.
+        leaving = [_vacated(slot) for slot in sorted(slots, key=lambda slot: slot.number == HERE)]
+        waited = False
+        try:
+            ends = [_told_to_leave(worker, grace) for worker, grace in leaving if worker is not None]
+            waited = all(UNINTERRUPTED.interruptible(worker.close, max(0.0, end - monotonic())) for worker, end in ends)
+        finally:
+            if not waited:  # somebody does not want to wait, or something went wrong: then they end at once
+                for worker, _ in leaving:
+                    if worker is not None:
+                        worker.abandon()
 
     def note(self, kind: str, text: str) -> None:
         """Recorded always; told once per kind, aloud if it is a loss."""
@@ -256,3 +251,20 @@ class Crew:
         if self.trace is not None:
             stop = perf_counter() if end is None else end
             self.trace.add(kind, name, start, stop, worker=worker.number, pid=worker.pid, member=member)
+
+
+def _vacated(slot: Slot) -> tuple[Any, float]:
+    """Takes the worker out of a slot. Gives it, if there is one, and the seconds that it may take to end: none if it is
+    at work."""
+    working = any(request.op in (*WORK, "build") for request in slot.inflight)
+    worker, slot.worker = slot.worker, None
+    slot.queue.clear()
+    slot.inflight.clear()
+    return worker, 0.0 if working else _GRACE
+
+
+def _told_to_leave(worker: Any, grace: float) -> tuple[Any, float]:
+    """Says goodbye. Gives until when it may take."""
+    end = monotonic() + grace
+    worker.say_goodbye()
+    return worker, end

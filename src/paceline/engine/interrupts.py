@@ -19,7 +19,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-_A_MOMENT = 0.002
+_A_MOMENT = 0.002  # seconds
+_AT_ONCE = 0.01  # of the thread's own time: others may have the processor meanwhile
 
 
 class _Uninterrupted:
@@ -83,6 +84,7 @@ class _Uninterrupted:
         elif _frees_an_object(frame):
             threading.Thread(target=_come_again, args=[number], daemon=True).start()
         else:
+            self.pending = False  # one that was lost before comes with this one
             raise _guarded(KeyboardInterrupt(), frame)  # without a name: that would hold it in its own traceback
 
 
@@ -100,28 +102,30 @@ class _Guard:
     """Goes with a KeyboardInterrupt, and sees to it that it is not lost: there is code in C that drops every error on
     its way (a third of those in NumPy's `choice`).
 
-    An exception that is freed within the very instruction that was interrupted has been seen by nobody's Python. Then
-    whoever leaves `UNINTERRUPTED` next is interrupted.
+    An exception that is freed at once, within the very instruction that was interrupted, has been seen by nobody's
+    Python. Then whoever leaves `UNINTERRUPTED` next is interrupted.
     """
 
-    __slots__ = ("_place",)
+    __slots__ = ("_place", "_until")
 
-    def __init__(self, frame: FrameType | None) -> None:
-        self._place = _place_in(frame)
+    def __init__(self, frame: FrameType) -> None:
+        self._place, self._until = _place_in(frame), time.thread_time() + _AT_ONCE
 
     def __del__(self) -> None:
-        if _place_in(sys._getframe().f_back) == self._place:
+        frame = sys._getframe().f_back
+        if frame is not None and _place_in(frame) == self._place and time.thread_time() < self._until:
             UNINTERRUPTED.pending = True
 
 
 def _guarded(error: KeyboardInterrupt, frame: FrameType | None) -> KeyboardInterrupt:
-    error.__dict__["guard"] = _Guard(frame)
+    if frame is not None:  # else at a prompt: nothing is run there that could lose it
+        error.__dict__["guard"] = _Guard(frame)
     return error
 
 
-def _place_in(frame: FrameType | None) -> tuple[int, int]:
+def _place_in(frame: FrameType) -> tuple[int, int]:
     """Where a frame is, without holding it: that would hold all that it has in hand."""
-    return id(frame), -1 if frame is None else frame.f_lasti
+    return id(frame), frame.f_lasti
 
 
 def _come_again(number: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from paceline.engine import forkserver, interrupts
 from paceline.engine.crew import Crew
+from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.process import bury_the_abandoned
 
 # Not a WeakSet: its bookkeeping runs Python when a crew is freed, and a Ctrl-C that arrives there is lost for good.
@@ -48,9 +49,10 @@ def _close_everything() -> None:
 
     Ctrl-C ends what takes long; there is nobody any more to be told of it.
     """
-    interrupts.install()
-    with suppress(KeyboardInterrupt), interrupts.UNINTERRUPTED:
+    with suppress(KeyboardInterrupt):
+        interrupts.install()
+    with suppress(KeyboardInterrupt), UNINTERRUPTED:
         for crew in list(_open):
             crew.close()
-        bury_the_abandoned()
-        forkserver.close_servers()
+        UNINTERRUPTED.interruptible(bury_the_abandoned)
+        UNINTERRUPTED.interruptible(forkserver.close_servers)
