@@ -209,6 +209,20 @@ def test_what_raised_is_not_held_until_the_collector_comes(killable: str) -> Non
         assert pool.call("count") == {0: 0, 1: 0}
 
 
+def test_of_many_errors_the_first_nine_are_told_in_full() -> None:
+    class Fails:
+        def fail(self) -> None:
+            raise ValueError("no")
+
+    with Pool([Fails] * 20) as pool, pytest.raises(ValueError, match="no") as caught:
+        pool.call("fail")
+    notes = caught.value.__notes__
+    assert [note for note in notes if note.startswith("also")] == [
+        f"also member {n}: ValueError: no" for n in range(1, 9)
+    ]
+    assert notes[-1] == "and 11 members more"
+
+
 def test_calls_of_one_worker_are_made_in_member_order(backend: str, tmp_path: Path) -> None:
     class Writer:
         def write(self, number: int, large: np.ndarray | None) -> None:

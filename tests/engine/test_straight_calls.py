@@ -175,6 +175,21 @@ class Thrower:
     def throw(self, wanted: bool) -> Any:
         return Dice() if wanted else 0
 
+    def save(self, wanted: bool) -> Any:
+        return Anew(0, state=Dice()) if wanted else 0
+
+    def restore(self, state: Any) -> None:
+        """Whatever was thrown will do."""
+
+
+def test_a_state_that_draws_when_it_is_packed_is_not_blamed_on_whoever_is_called_next() -> None:
+    with Pool([Thrower] * 3) as pool:
+        pool.call("save", dict.fromkeys(range(3), (False,)))
+        found: dict[int, Outcome] = {}
+        pool.run_here("save", pool.pack({0: (False,), 1: (True,), 2: (False,)}), into(found))
+        assert [found[n].answer for n in range(3)] == [0, 0, 0]
+        assert not [event for event in pool.events if event.kind == "isolated"]
+
 
 def test_an_answer_that_draws_when_it_is_packed_is_not_blamed_on_whoever_is_called_next() -> None:
     with Pool([Thrower] * 3) as pool:

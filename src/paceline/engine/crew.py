@@ -137,8 +137,10 @@ class Crew:
             if slot.suspect:
                 slot.suspect = False
                 if slot.worker is not None:
-                    # What members here hold can be held only once: they are closed before they are built again.
-                    slot.worker.say_goodbye() if slot.worker.backend == "inline" else slot.worker.abandon()
+                    if slot.worker.backend == "inline":  # what its members hold can be held only once: they close first
+                        slot.worker.say_goodbye()
+                    else:
+                        slot.worker.abandon()
                     self.recovery.recover(slot, Gone("was given up because the caller was interrupted"), blame=False)
 
     @property
