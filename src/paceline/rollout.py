@@ -9,13 +9,14 @@ itself makes a parallel one of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from paceline.errors import BadInput
 from paceline.seeds import RunningDigest
-from paceline.types import Episode, Mission, Seat
+from paceline.types import Episode, Mission, Seat, Totals
 
 ONLY_AGENT = "agent_0"
 """The name of the one agent of a Gymnasium env."""
@@ -147,6 +148,17 @@ class Rollout:
             if not _is_number(reward):
                 raise BadInput(f"{who} gave {_shown(reward)} as the reward of {agent!r}; it must be a number")
 
+    def save_replay(self, path: Path, policies: Mapping[str, str]) -> None:
+        """Has the episode written to a file; called before `reset`.
+
+        Raises:
+            BadInput: the environment keeps no replays.
+        """
+        if not hasattr(self.env, "save_replay"):
+            raise BadInput(f"mission {self._mission.name!r} keeps no replays: leave --save-replay-dir away")
+        self.env.save_replay(path, policies)
+        self.episode.replay = str(path)
+
     def close(self) -> None:
         """Ends the environment, or puts it by for another episode if the mission allows that."""
         if self._shelf is not None and self.over:  # one that was left in mid-play is not trusted
@@ -164,8 +176,18 @@ class Rollout:
     def _end(self, *, ended: bool, truncated: bool) -> None:
         self.over = True
         self.episode.ended, self.episode.truncated = bool(ended), bool(truncated)
-        self.episode.stats = {str(agent): numbers for agent, info in self._infos.items() if (numbers := _numbers(info))}
+        count = getattr(self.env, "totals", None)
+        if count is None:
+            self.episode.stats = _stats(self._infos)
+        else:
+            self._take_totals(count())
         self.episode.digest = self._running.hexdigest()
+
+    def _take_totals(self, totals: Totals) -> None:
+        episode = self.episode
+        episode.rewards, episode.stats = dict(totals.rewards), _stats(totals.stats)
+        episode.game_stats = _numbers(totals.game_stats)
+        episode.time_averaged_game_stats = _numbers(totals.time_averaged_game_stats)
 
     def _seen(self, observations: Mapping[Any, Any]) -> Observations:
         return {str(agent): observations[agent] for agent in self.env.agents}
@@ -200,6 +222,10 @@ def _is_number(value: Any) -> bool:
 def _shown(value: Any) -> str:
     shown = repr(value)
     return f"{shown if len(shown) < 60 else shown[:57] + '...'} ({type(value).__name__})"
+
+
+def _stats(infos: Mapping[Any, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    return {str(agent): numbers for agent, info in infos.items() if (numbers := _numbers(info))}
 
 
 def _numbers(info: Mapping[str, Any]) -> dict[str, float]:

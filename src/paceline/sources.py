@@ -22,13 +22,14 @@ _WEIGHTS = ("weights", "model")
 
 
 def files_of(factory: Any) -> Iterator[Path]:
-    """The files of a class, a function, an object, or of what `partial` has made of them."""
+    """The files of a class, a function, an object, or of what `partial` has made of them; and what it names itself."""
     while isinstance(factory, partial):
         yield from weights_in(factory.keywords)
         for value in factory.keywords.values():
             if callable(value):
                 yield from files_of(value)
         factory = factory.func
+    yield from getattr(factory, "files", ())
     path = _source(factory)
     if path is not None and not any(path.is_relative_to(place) for place in (_OURS, *_INSTALLED)):
         yield path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,10 @@ class Mission:
         steps: The most steps that an episode may have; None: as long as the environment lets it.
         reuse: Whether one environment may serve several episodes, one after another. By default each gets a new one.
         about: One sentence for listings.
-        caution: What somebody who plays it must be told, if anything.
+        caution: What a user who plays it must be told, if anything.
+        seating: How the policies of an episode are shuffled over its seats: "drawn" from the episode's own identity, or
+            "chained", as cogames does it: one generator shuffles one list again and again, episode after episode; or
+            written out, a row for each episode with the number of the policy at each seat.
     """
 
     name: str
@@ -28,10 +32,16 @@ class Mission:
     reuse: bool = False
     about: str = ""
     caution: str = ""
+    seating: str | tuple[tuple[int, ...], ...] = "drawn"
 
     def build(self, **more: Any) -> Any:
         """Makes a new environment; `more` options count before its own."""
         return self.make(**{**self.options, **more})
+
+
+def typed_name(name: str) -> str:
+    """A mission's name as users type it: without the remark that it is a stand-in for another one."""
+    return re.sub(r" \(stand-in[^)]*\)", "", name)
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,23 @@ class Failure:
     traceback: str = ""
 
 
+@dataclass(frozen=True)
+class Totals:
+    """What an environment has counted over an episode, if it counts itself: it may have a method `totals()`.
+
+    Attributes:
+        rewards: Agent → the sum of its rewards, in the environment's own precision.
+        stats: Agent → its numbers.
+        game_stats: The numbers of the whole game, at its end.
+        time_averaged_game_stats: Their means over all steps.
+    """
+
+    rewards: Mapping[str, float]
+    stats: Mapping[str, Mapping[str, float]]
+    game_stats: Mapping[str, float] = field(default_factory=dict)
+    time_averaged_game_stats: Mapping[str, float] = field(default_factory=dict)
+
+
 @dataclass
 class Episode:
     """The record of one play.
@@ -91,7 +118,10 @@ class Episode:
         ended: Whether the environment came to an end of its own.
         truncated: Whether it was cut off, by the environment's limit or the mission's.
         stats: Agent → the numbers in the last info that it was given.
+        game_stats: The numbers of the whole game, where the environment has some.
+        time_averaged_game_stats: Their means over all steps.
         late: Agent → how many of its actions took longer than the limit for actions.
+        replay: The file that it was written to, if any.
         failure: Why it was not played to its end; None if it was.
         tries: How often it was played, failed attempts included.
         seconds: Wall time. Not part of the digest.
@@ -107,7 +137,10 @@ class Episode:
     ended: bool = False
     truncated: bool = False
     stats: dict[str, dict[str, float]] = field(default_factory=dict)
+    game_stats: dict[str, float] = field(default_factory=dict)
+    time_averaged_game_stats: dict[str, float] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
+    replay: str | None = None
     failure: Failure | None = None
     tries: int = 1
     seconds: float = 0.0

@@ -42,7 +42,7 @@ def load(target: str, what: str = "a function without parameters that makes an e
     where, _, name = target.rpartition(":")
     if not where or not name:
         raise BadInput(f"{target!r} is only half of a name: write file.py:name or package.module:name")
-    module = _file(Path(where), target) if where.endswith(".py") else import_module(where, target)
+    module = load_file(Path(where), target) if where.endswith(".py") else import_module(where, target)
     found = _attribute(module, name, where)
     if not callable(found) and not isinstance(found, kinds):
         raise BadInput(f"{name!r} in {where} is a {type(found).__name__}, which cannot be called: name {what}")
@@ -85,8 +85,12 @@ def _similar(name: str, error: Exception) -> str:
 # -- files and modules ---------------------------------------------------------------------------------
 
 
-def _file(path: Path, target: str) -> ModuleType:
-    """Imports a file as its directory's module of that name, as a worker will."""
+def load_file(path: Path, target: str) -> ModuleType:
+    """Imports a file as its directory's module of that name, as a worker will.
+
+    Raises:
+        BadInput: it is not there, or cannot be imported.
+    """
     if not path.is_file():
         raise BadInput(f"there is no file {path} (looked in {Path.cwd()}): check the path in {target!r}")
     path = path.resolve()

@@ -1,8 +1,9 @@
 """Missions by what users write, with wildcards, and with options.
 
-forage, forage,agents=4, 'forage*'   built in, or another package's (entry point `paceline.missions`)
-gym:CartPole-v1                      any id of Gymnasium
-pz:mpe2.simple_spread_v3             any env of PettingZoo, parallel or AEC
+forage, forage,agents=4, 'forage*'    built in, or another package's (entry point `paceline.missions`)
+gym:CartPole-v1                       any id of Gymnasium
+pz:mpe2.simple_spread_v3              any env of PettingZoo, parallel or AEC
+mettagrid:empty_room, mission.py      a mission of mettagrid; see `paceline.adapters.mettagrid.missions`
 file.py:factory, package.mod:factory  a function that makes an env, or a Mission
 """
 
@@ -15,8 +16,11 @@ import inspect
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from paceline.adapters.mettagrid import games
+from paceline.adapters.mettagrid import missions as mettagrid
 from paceline.catalog.loading import (
     check_is_no_file,
     entry_points,
@@ -24,10 +28,11 @@ from paceline.catalog.loading import (
     is_gymnasium,
     load,
     load_entry_point,
+    load_file,
 )
 from paceline.catalog.words import split
 from paceline.errors import BadInput
-from paceline.types import Mission
+from paceline.types import Mission, typed_name
 from paceline.worlds import MISSIONS
 
 GROUP = "paceline.missions"
@@ -35,59 +40,95 @@ DEFAULT = ("forage", "cleanup", "courier")
 """What is played when nothing is named."""
 
 _FOR_AGENTS = ("agents", "num_agents", "n_agents", "cogs", "num_cogs", "N", "n_pursuers")
-_FORMS = "a name of `paceline missions`, gym:ID, pz:module, file.py:factory or package.module:factory"
+_FORMS = (
+    "a name of `paceline missions`, gym:ID, pz:module, mettagrid:NAME, a mission file (.py, .yaml, .json), "
+    "file.py:factory or package.module:factory"
+)
+_GAMES_MISSION = "machina_1"  # of cogsguard, which most users do not have
 
 
 def known_missions() -> dict[str, Mission]:
     """Every mission that has a name here: those of other packages count before ours."""
-    return {name: mission for name in _names() if (mission := _known(name)) is not None}
+    return {name: mission for name in _names() for mission in _find(name, mettagrid.Asked())}
 
 
 def _names() -> list[str]:
-    """Their names; nothing is loaded, so that a package that is broken hurts nobody who does not ask for it."""
-    return list(dict.fromkeys([*MISSIONS, *(point.name for point in entry_points(GROUP))]))
+    """Their names; nothing is loaded, so that a package that is broken hurts only users who ask for it."""
+    own = [f"{mettagrid.PREFIX}{name}" for name in mettagrid.ABOUT] if mettagrid.is_installed() else []
+    return list(dict.fromkeys([*MISSIONS, *own, *(point.name for point in entry_points(GROUP))]))
 
 
-def _known(name: str) -> Mission | None:
-    for point in entry_points(GROUP, name):
-        return _of_entry_point(point)
-    return MISSIONS.get(name)
-
-
-def find_missions(specs: Iterable[str], *, agents: int | None = None, steps: int | None = None) -> list[Mission]:
+def find_missions(
+    specs: Iterable[str],
+    *,
+    agents: int | None = None,
+    steps: int | None = None,
+    map_seed: int | None = None,
+    variants: Iterable[str] = (),
+) -> list[Mission]:
     """Gives the missions that are written, in that order, each once.
 
     Args:
         specs: What the user writes.
         agents: How many agents each mission is to have; None: as many as it has.
         steps: The most steps of an episode.
+        map_seed: The seed of the maps of mettagrid's missions; None: each episode's own.
+        variants: Variants of mettagrid's missions.
 
     Raises:
         BadInput: one is unknown, or cannot have what is asked of it.
     """
     if steps is not None and steps < 1:
         raise BadInput(f"steps={steps}; give 1 or more")
+    asked = mettagrid.Asked(agents, steps, map_seed, tuple(variants))
     found: dict[str, Mission] = {}
     for spec in specs:
-        for mission in _find(spec):
-            found.setdefault(mission.name, _adapted(mission, agents, steps))
+        for mission in _find(spec, asked):
+            found.setdefault(mission.name, _adapted(mission, asked))
     return list(found.values())
 
 
-def _find(spec: str) -> list[Mission]:
+def _find(spec: str, asked: mettagrid.Asked) -> list[Mission]:
     name, options = split(spec)
     if any(sign in name for sign in "*?["):
-        matches = [m for known in _names() if fnmatch.fnmatchcase(known, name) and (m := _known(known)) is not None]
+        names = list(dict.fromkeys([*_names(), *games.mission_names()]))
+        matches = [known for known in names if fnmatch.fnmatchcase(known, name)]
         if not matches:
-            raise BadInput(f"no mission matches {name!r}; there are {', '.join(_names())}")
-        return [_with(mission, options, f"{mission.name}{spec[len(name) :]}") for mission in matches]
-    return [_with(_named(name), options, spec)]
+            raise BadInput(f"no mission matches {name!r}; there are {', '.join(names)}")
+        return [_one(known, options, f"{known}{spec[len(name) :]}", asked) for known in matches]
+    return [_one(name, options, spec, asked)]
+
+
+def _one(name: str, options: dict[str, Any], spec: str, asked: mettagrid.Asked) -> Mission:
+    """One mission: of another package, of mettagrid, or of any other kind."""
+    for point in entry_points(GROUP, name):
+        return _with(_of_entry_point(point), options, spec)
+    return _of_mettagrid(name, options, spec, asked) or _with(_named(name), options, spec)
+
+
+def _of_mettagrid(name: str, options: dict[str, Any], spec: str, asked: mettagrid.Asked) -> Mission | None:
+    if name.startswith(mettagrid.PREFIX):
+        return mettagrid.built_in(name.removeprefix(mettagrid.PREFIX), options, asked, spec)
+    if name.endswith(mettagrid.FILES):
+        if not Path(name).is_file():
+            raise BadInput(f"there is no file {name} (looked in {Path.cwd()}): check the path of the mission")
+        return mettagrid.of_file(Path(name), options, asked, spec)
+    if name.endswith(".py"):
+        module = load_file(Path(name), name)
+        if not hasattr(module, "get_config") and not hasattr(module, "config"):
+            check_is_no_file(name)
+        return mettagrid.of_module(module, options, asked, spec)
+    if name in MISSIONS and name != _GAMES_MISSION:
+        return None
+    of_game = None if name.startswith(("gym:", "pz:")) else mettagrid.of_game(name, options, asked, spec)
+    if of_game is None and name == _GAMES_MISSION and mettagrid.is_installed():
+        return mettagrid.stand_in(spec, options, asked)
+    return of_game
 
 
 def _named(name: str) -> Mission:
-    known = _known(name)
-    if known is not None:
-        return known
+    if name in MISSIONS:
+        return MISSIONS[name]
     if name.startswith("gym:"):
         return Mission(name, gymnasium_env(name.removeprefix("gym:")))
     if name.startswith("pz:"):
@@ -103,14 +144,22 @@ def _named(name: str) -> Mission:
     raise BadInput(f"there is no mission {name!r}{hint}; give {_FORMS}")
 
 
-def _with(mission: Mission, options: dict[str, Any], name: str) -> Mission:
-    return replace(mission, name=name, options={**mission.options, **options}) if options else mission
+def _with(mission: Mission, options: dict[str, Any], spec: str) -> Mission:
+    if not options:
+        return mission
+    name = mission.name.replace(typed_name(mission.name), spec, 1)  # a stand-in says so with options too
+    return replace(mission, name=name, options={**mission.options, **options})
 
 
-def _adapted(mission: Mission, agents: int | None, steps: int | None) -> Mission:
-    if agents is not None:
-        mission = replace(mission, options={**mission.options, _agents_option(mission): agents})
-    return mission if steps is None else replace(mission, steps=steps)
+def _adapted(mission: Mission, asked: mettagrid.Asked) -> Mission:
+    if isinstance(mission.make, mettagrid.Recipe):
+        return mission  # it was made as asked
+    if asked.map_seed is not None or asked.variants:
+        what = "--variant" if asked.variants else "--map-seed"
+        raise BadInput(f"mission {mission.name!r} is none of mettagrid, and {what} is for those: leave it away")
+    if asked.cogs is not None:
+        mission = replace(mission, options={**mission.options, _agents_option(mission): asked.cogs})
+    return mission if asked.steps is None else replace(mission, steps=asked.steps)
 
 
 def _agents_option(mission: Mission) -> str:
@@ -123,7 +172,7 @@ def _agents_option(mission: Mission) -> str:
     known = [name for name in _FOR_AGENTS if name in parameters or name in mission.options]
     if known:
         return known[0]
-    if mission.name.partition(",")[0] in MISSIONS:
+    if typed_name(mission.name).partition(",")[0] in MISSIONS:
         return "agents"
     raise BadInput(f"mission {mission.name!r} has no option for the number of agents: leave --agents away")
 

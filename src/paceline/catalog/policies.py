@@ -4,7 +4,9 @@ greedy, greedy:3                     built in, or another package's (entry point
 file.py:Class, package.mod:Class     a policy, or a function that makes one
 sb3:PPO,weights=F.zip,trust=true     a model of Stable-Baselines3
 torch:file.py:Net,weights=F          a torch module: observations in, scores of actions out
-… ,weights=F ,kw.key=value ,agents=MODE ,name=NAME
+class=pkg.mod.Cls,data=F             a policy of mettagrid; so are bundles, and on its missions its short names
+paceline:random                      ours, on every mission
+… ,weights=F ,kw.key=value ,agents=MODE ,name=NAME ,proportion=SHARE
 """
 
 from __future__ import annotations
@@ -16,17 +18,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from paceline.adapters.mettagrid.missions import Recipe
 from paceline.adapters.sb3 import Model
 from paceline.adapters.torch_module import Module
 from paceline.catalog.loading import check_is_no_file, entry_points, load, load_entry_point
-from paceline.catalog.words import share_of, with_keywords
+from paceline.catalog.words import class_first, share_of, whole_shares, with_keywords
 from paceline.errors import BadInput
 from paceline.policies import DEFAULT, POLICIES
 from paceline.team import Player
+from paceline.types import Mission
 
 GROUP = "paceline.policies"
-_WORDS = ("weights", "agents", "name", "trust")
-_FORMS = "a name of `paceline policies`, file.py:Class, package.module:Class, sb3:ALGORITHM or torch:file.py:Module"
+_OURS = "paceline:"
+_CLASS = "class="
+_METTAGRIDS = ("data", "together", "batch")
+_WORDS = ("weights", "agents", "name", "trust", "proportion", *_METTAGRIDS)
+_FORMS = (
+    "a name of `paceline policies`, file.py:Class, package.module:Class, sb3:ALGORITHM, torch:file.py:Module, or "
+    "class=package.module.Class for a policy of mettagrid"
+)
 
 
 def known_policies() -> dict[str, Callable[..., Any]]:
@@ -47,37 +57,105 @@ def _known(name: str) -> Callable[..., Any] | None:
     return POLICIES.get(name)
 
 
-def find_policies(specs: Iterable[str]) -> list[Player]:
+def find_policies(
+    specs: Iterable[str], mission: Mission | None = None, *, action_limit: float | None = None
+) -> list[Player]:
     """Gives the players that are written; the second of a name gets a number.
+
+    Args:
+        specs: What the user writes.
+        mission: Where they play: on a mission of mettagrid its short names count before ours.
+        action_limit: Seconds that an action may take, for policies that want to know.
 
     Raises:
         BadInput: one is unknown, or has an option that is none.
     """
+    theirs = mission is not None and isinstance(mission.make, Recipe)
     found: list[Player] = []
-    for spec in [*specs] or [DEFAULT]:
-        player = _find(spec)
+    shares: list[Any] = []
+    for spec in [*specs] or ["random" if theirs else DEFAULT]:
+        player, share = _find(spec, theirs, action_limit)
         same = sum(player.name in (other.name, other.name.rpartition("#")[0]) for other in found)
         found.append(replace(player, name=f"{player.name}#{same + 1}") if same else player)
+        shares.append(share)
+    return [replace(player, share=share) for player, share in zip(found, whole_shares(shares), strict=True)]
+
+
+def policy_kind(mission: Mission) -> str:
+    """Missions of one kind have one cast. Each of mettagrid's is a kind of its own: its policies know the game."""
+    return mission.name if isinstance(mission.make, Recipe) else ""
+
+
+def policy_factory(given: Callable[..., Any], mission: Mission) -> Callable[..., Any]:
+    """The factory that a caller means on a mission: mettagrid's own policy classes play its missions as they are."""
+    if isinstance(given, type) and isinstance(mission.make, Recipe):
+        from paceline.adapters.mettagrid import policies, specs
+
+        if policies.is_policy(given):
+            return specs.Wanted({}).cogs(given)
+    return given
+
+
+def _find(spec: str, theirs: bool, action_limit: float | None) -> tuple[Player, Any]:
+    written, options, keywords = with_keywords(class_first(spec), _WORDS)
+    name, share = share_of(written)
+    if "proportion" in options:
+        share = options["proportion"]
+    if "weights" in options:
+        keywords["weights"] = _file("weights", options, spec)
+    if "trust" in options:
+        keywords["trust"] = options["trust"]
+    found = _theirs(name, options, keywords, spec, action_limit) if theirs else None
+    if found is None:
+        _check_ours(options, spec)
+        factory = _factory(name)
+        found = partial(factory, **keywords) if keywords else factory
+    return Player(str(options.get("name", _name(name, options))), found, 1, options.get("agents")), share
+
+
+def _name(name: str, options: dict[str, Any]) -> str:
+    """How reports name a policy: as it is written; a class by its own name and its data's, as mettagrid does."""
+    if not name.startswith(_CLASS):
+        return name.removeprefix(_OURS) if name.startswith(_OURS) else name
+    parts = [name.removeprefix(_CLASS).rpartition(".")[2], *([Path(options["data"]).name] if "data" in options else [])]
+    return "-".join(parts)
+
+
+def _theirs(
+    name: str, options: dict[str, Any], keywords: dict[str, Any], spec: str, action_limit: float | None
+) -> Callable[..., Any] | None:
+    """A policy of mettagrid; None if it is one of ours."""
+    from paceline.adapters.mettagrid import specs
+    from paceline.adapters.mettagrid.policies import is_policy
+
+    if name.startswith((_OURS, "sb3:", "torch:")):
+        return None
+    wanted = specs.Wanted(
+        keywords,
+        _file("data", options, spec) if "data" in options else None,
+        bool(options.get("together", True)),
+        bool(options.get("batch", False)),
+        None if action_limit is None else max(1, round(action_limit * 1000)),
+    )
+    if name.startswith(_CLASS):
+        return specs.find_class(name.removeprefix(_CLASS), wanted)
+    found = specs.find(name, wanted)
+    if found is None and ":" in name:
+        made = load(name, "a policy, or a function that makes one")
+        return wanted.cogs(made) if is_policy(made) else None
     return found
 
 
-def _find(spec: str) -> Player:
-    written, options, keywords = with_keywords(spec, _WORDS)
-    name, share = share_of(written)
-    if "weights" in options:
-        keywords["weights"] = _weights(str(options["weights"]), spec)
-    if "trust" in options:
-        keywords["trust"] = options["trust"]
-    factory = _factory(name)
-    return Player(
-        str(options.get("name", name)),
-        partial(factory, **keywords) if keywords else factory,
-        share,
-        options.get("agents"),
-    )
+def _check_ours(options: dict[str, Any], spec: str) -> None:
+    if strange := [word for word in _METTAGRIDS if word in options]:
+        raise BadInput(f"{strange[0]!r} in {spec!r} is for policies of mettagrid, on missions of mettagrid")
 
 
 def _factory(name: str) -> Callable[..., Any]:
+    if name.startswith(_CLASS):
+        module, _, attribute = name.removeprefix(_CLASS).rpartition(".")
+        name = f"{module}:{attribute}" if module else attribute
+    name = name.removeprefix(_OURS)
     known = _known(name)
     if known is not None:
         return known
@@ -95,7 +173,8 @@ def _factory(name: str) -> Callable[..., Any]:
     )
 
 
-def _weights(path: str, spec: str) -> str:
-    if not Path(path).is_file():
-        raise BadInput(f"there is no file {path} (looked in {Path.cwd()}): check weights= in {spec!r}")
-    return str(Path(path).resolve())
+def _file(word: str, options: dict[str, Any], spec: str) -> str:
+    path = Path(str(options[word])).expanduser()
+    if not path.is_file():
+        raise BadInput(f"there is no file {path} (looked in {Path.cwd()}): check {word}= in {spec!r}")
+    return str(path.resolve())

@@ -7,8 +7,10 @@ greedy:3,kw.depth=2          name:share,…             a policy's share of the 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 from paceline.errors import BadInput
@@ -54,6 +56,30 @@ def share_of(name: str) -> tuple[str, int]:
     """Gives the name without its share, and the share: 1 if none is written."""
     found = _SHARE.match(name)
     return (found["name"], int(found["share"])) if found else (name, 1)
+
+
+def class_first(text: str) -> str:
+    """A policy's text with `class=…` in front, wherever it stands."""
+    words = [word.strip() for word in text.split(",")]
+    return ",".join(sorted(words, key=lambda word: not word.startswith("class=")))
+
+
+def whole_shares(shares: Sequence[Any]) -> list[int]:
+    """Shares as whole numbers in the same proportion: 0.5 and 0.25 are 2 and 1.
+
+    Raises:
+        BadInput: one is no number, or below 0.
+    """
+    exact = []
+    for share in shares:
+        try:
+            exact.append(Fraction(str(share)))
+        except ValueError:
+            raise BadInput(f"proportion={share!r}; give a number, such as 3 or 0.5") from None
+        if exact[-1] < 0:
+            raise BadInput(f"proportion={share!r}; give 0 or more")
+    least = math.lcm(*(share.denominator for share in exact))
+    return [int(share * least) for share in exact]
 
 
 def _value(text: str) -> Any:

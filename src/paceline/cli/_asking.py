@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from paceline.catalog.missions import DEFAULT, find_missions
-from paceline.catalog.policies import find_policies
 from paceline.errors import BadInput
-from paceline.evaluate.given import chosen_device
+from paceline.evaluate.given import casts_of, chosen_device
+from paceline.evaluate.replacement import mixed
 from paceline.evaluate.run import Run
 from paceline.records import read_plan
 from paceline.team import Setting
@@ -28,22 +28,29 @@ class Asked:
     seed: int = 0
     lanes: int = 8
     device: str = "cpu"
+    map_seed: int | None = None
+    variants: list[str] = field(default_factory=list)
+    pool: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Asked:
         """From what was given; what was not is as by default."""
         return cls(**{name: value for name, value in given.items() if value is not None})
 
-    def run(self, setting: Setting) -> Run:
+    def run(self, setting: Setting, replays: str | None = None) -> Run:
         """The run; what is wrong with it is told."""
-        return Run(
-            tuple(find_missions(self.missions or DEFAULT, agents=self.seats, steps=self.steps)),
-            tuple(find_policies(self.policies)),
-            self.episodes,
-            self.seed,
-            self.device,
-            setting,
-        )
+        asked: dict[str, Any] = {
+            "agents": self.seats,
+            "steps": self.steps,
+            "map_seed": self.map_seed,
+            "variants": self.variants,
+        }
+        missions = tuple(find_missions(self.missions or DEFAULT, **asked))
+        if self.pool and len(self.policies) != 1:
+            raise BadInput("--pool puts one candidate among others: give one -p, and no more")
+        players, casts = casts_of(missions, [*self.policies, *self.pool], setting.action_limit)
+        run = Run(missions, players, self.episodes, self.seed, self.device, setting, casts, replays)
+        return mixed(run) if self.pool else run
 
     def about(self) -> dict[str, Any]:
         """For plan.json."""
@@ -62,7 +69,7 @@ def asked_before(out: Path, given: dict[str, Any]) -> Asked:
     plan = read_plan(out)
     if "asked" not in plan:
         raise BadInput(f"{out} was not begun by `paceline eval`, so it cannot be continued or played again here")
-    known = {name.name: plan["asked"][name.name] for name in fields(Asked)}
+    known = {**asdict(Asked()), **{name: plan["asked"][name] for name in asdict(Asked()) if name in plan["asked"]}}
     for name, value in given.items():
         if value not in (None, [], known[name]):
             raise BadInput(f"{out} was asked {name}={known[name]!r}, and now {value!r}: leave it away, or begin anew")

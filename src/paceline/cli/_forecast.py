@@ -58,7 +58,7 @@ def forecast(evaluation: Evaluation, page: TextIO | None = None) -> int:
 
 def _try(evaluation: Evaluation, number: int) -> Tried:
     """Plays the first episode, and as much of others as it takes for everybody to sit once."""
-    first = first_episodes(evaluation.run.players, len(evaluation.seats[number]))
+    first = first_episodes(evaluation.run.cast(number), len(evaluation.seats[number]))
     indices = sorted({0, *(index for index in first if index is not None and index < evaluation.run.episodes)})
     found = _an_episode(evaluation, Job(number, 0), _LOOK)
     for index in indices[1:]:

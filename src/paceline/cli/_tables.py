@@ -12,6 +12,7 @@ from rich.text import Text
 
 from paceline.cli._failures import show_failures
 from paceline.evaluate import Comparison, Report, Score, Summary
+from paceline.evaluate.replacement import Replacement, replacements
 
 _SHOWN = 5
 _PIPED = 200
@@ -31,11 +32,15 @@ def table(*columns: str, words: int = 1) -> Table:
     return made
 
 
-def show_report(report: Report) -> None:
-    """Prints scores, failures, and how to look further."""
-    page = console()
-    page.print(_scores(report.scores()))
+def show_report(report: Report, *, stats: bool = False) -> None:
+    """Prints scores, failures, and how to look further; with `stats` what missions and agents counted, too."""
+    page, mixes = console(), replacements(report)
+    page.print(_mixes(mixes) if mixes else _scores(report.scores()))
     page.print()
+    for each in mixes:
+        page.print(_worth(each))
+    if stats:
+        _show_stats(page, report)
     for note in report.notes[:_SHOWN]:
         page.print(Text(f"note: {note}", style="dim"))
     show_failures(page, report)
@@ -63,6 +68,32 @@ def _scores(scores: Sequence[Score]) -> Table:
             *(str(getattr(score, name)) for name in mishaps),
         )
     return made
+
+
+def _mixes(found: Sequence[Replacement]) -> Table:
+    made = table("mission", "candidate", "seats", "pool", "episodes", "score", "value", words=2)
+    for each in found:
+        for mix in each.mixes:
+            row = (mix.mission, each.candidate if mix.candidates else "–", str(mix.candidates), str(mix.others))
+            made.add_row(*row, str(mix.episodes), _number(mix.score), _number(mix.value))
+    return made
+
+
+def _worth(each: Replacement) -> str:
+    pool = ", ".join(each.pool)
+    return f"{each.mission}: {each.candidate} is worth {_number(each.value)} over {pool} ({_number(each.replacement)})"
+
+
+def _show_stats(page: Console, report: Report) -> None:
+    made = table("mission", "whose", "count", "mean", words=3)
+    for mission, means in report.game_stats().items():
+        for name, value in means["at_end"].items():
+            made.add_row(mission, "game", name, _number(value))
+    for score in report.scores():
+        for name, value in score.stats.items() if score.mission != "*" else ():
+            made.add_row(score.mission, score.policy, name, _number(value))
+    page.print(made)
+    page.print()
 
 
 def _numbers(summary: Summary) -> list[str]:

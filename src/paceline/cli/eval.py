@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -29,14 +31,18 @@ Examples:
   paceline eval -m gym:CartPole-v1 -p my_policy.py:Agent,weights=net.pt,kw.hidden=64 --json
   paceline eval -m pz:mpe2.simple_spread_v3 -p sb3:PPO,weights=model.zip,trust=true
   paceline eval -m forage-64 -p my_llm.py:Agent --parallel-policy=thread
+  paceline eval -m mettagrid:market -p random -p class=my_pkg.Policy,proportion=3 --cogs 8 --jobs 4
+  paceline eval -m my_mission.py -p class=my_pkg.Policy,data=net.pt --pool random --save-replay-dir replays
   paceline eval --resume runs/eval-20260101-120000
 
 \b
 A mission:  NAME[,key=value …]   a name of `paceline missions` (wildcards too), gym:ID, pz:module,
+                                 mettagrid:NAME, a mission file of mettagrid (.py, .yaml, .json),
                                  file.py:factory, package.module:factory
-A policy:   NAME[:SHARE][,weights=FILE][,kw.key=value …][,agents=MODE][,name=NAME][,trust=true]
+A policy:   NAME[:SHARE][,weights=FILE][,proportion=SHARE][,kw.key=value …][,agents=MODE][,name=NAME][,trust=true]
                                  a name of `paceline policies`, file.py:Class, package.module:Class,
-                                 sb3:ALGORITHM, torch:file.py:Module
+                                 sb3:ALGORITHM, torch:file.py:Module; on missions of mettagrid its
+                                 short names, bundles, and class=package.module.Class[,data=FILE]
 
 \b
 Exit codes:
@@ -75,6 +81,12 @@ def evaluate(
     steps: Annotated[
         int | None, typer.Option("-s", "--steps", metavar="N", help="The most steps of an episode.")
     ] = None,
+    map_seed: Annotated[
+        int | None, typer.Option(metavar="N", help="One map for all episodes of mettagrid's missions.")
+    ] = None,
+    variant: Annotated[
+        list[str] | None, typer.Option("-v", "--variant", help="A variant of mettagrid's missions; may be repeated.")
+    ] = None,
     episodes: Annotated[
         int | None, typer.Option("-e", "--episodes", metavar="N", help="Episodes of each mission.  [default: 10]")
     ] = None,
@@ -104,7 +116,23 @@ def evaluate(
         float | None, typer.Option(metavar="S", help="Seconds for an action; then its policy's process is killed.")
     ] = None,
     action_timeout: Annotated[
-        float | None, typer.Option(metavar="S", help="Seconds after which an action is recorded as late.")
+        float | None, typer.Option(metavar="S", help="Seconds after which an action is late.  [default: no limit]")
+    ] = None,
+    action_timeout_ms: Annotated[
+        float | None, typer.Option(metavar="MS", help="The same in milliseconds, as cogames has it.")
+    ] = None,
+    timeout_action: Annotated[
+        str, typer.Option(metavar="late|noop", help="What a late action becomes: it counts as late, or it is a noop.")
+    ] = "late",
+    levels: Annotated[
+        str, typer.Option(metavar="LIST", help="What may run side by side; the rest goes one after another.")
+    ] = "missions,episodes,agents",
+    pool: Annotated[
+        list[str] | None,
+        typer.Option("--pool", metavar="POLICY", help="Value over replacement: -p in every mix with these policies."),
+    ] = None,
+    save_replay_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A replay of each episode, in mettagrid's format.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where results go.  [default: runs/eval-DATE-TIME]")
@@ -114,6 +142,11 @@ def evaluate(
     verify: Annotated[int, typer.Option(metavar="K", min=0, help="Play K episodes again here, and compare.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be played, and for how long.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", metavar="json|yaml", help="Print the summary that `cogames run --format` prints."),
+    ] = None,
+    stats: Annotated[bool, typer.Option("--stats", help="Print what missions and agents counted, too.")] = False,
     as_csv: Annotated[
         bool, typer.Option("--csv", help="Print a line per episode and agent, and nothing else.")
     ] = False,
@@ -138,28 +171,41 @@ def evaluate(
         "seed": seed,
         "lanes": lanes,
         "device": device,
+        "map_seed": map_seed,
+        "variants": variant or [],
+        "pool": pool or [],
     }
     _check_together(
         {"--json": as_json, "--csv": as_csv, "--dry-run": dry_run, "--watch": watch, "--gif": gif is not None}
+        | {"--format": form is not None}
+        | {"--action-timeout": action_timeout is not None, "--action-timeout-ms": action_timeout_ms is not None}
         | {"--resume": resume is not None, "--out": out is not None, "--no-save": not save}
     )
     if gif is not None and gif.suffix.lower() != ".gif":
         raise BadInput(f"--gif {gif}: give a file whose name ends in .gif")
-    form = "json" if as_json else "csv" if as_csv else "table"
-    with _only_the_result(form != "table") as page:
+    form = _form(as_json, as_csv, form, stats)
+    limit = action_timeout if action_timeout_ms is None else action_timeout_ms / 1000
+    if timeout_action not in ("late", "noop"):
+        raise BadInput(f"--timeout-action {timeout_action}: give late, or noop")
+    if timeout_action == "noop" and limit is None:
+        raise BadInput("--timeout-action noop needs a limit: give --action-timeout S")
+    replays = None if save_replay_dir is None else str(save_replay_dir.resolve())
+    with _only_the_result(form not in ("table", "stats")) as page:
         if resume is not None:
             # Before the directory is changed to the one in which the run was begun.
             resume, trace = resume.resolve(), trace and trace.resolve()
             asked = asked_before(resume, given)
         else:
             asked = Asked.of(given).settled()
-        run = asked.run(Setting(asked.seed, asked.lanes, parallel_policy, None, call_deadline, action_timeout))
+        setting = Setting(asked.seed, asked.lanes, parallel_policy, None, call_deadline, limit, timeout_action)
+        run = asked.run(setting, replays)
         care = Care(on_error, max_failures, episode_deadline)
         if watch or gif is not None:
             from paceline.cli._showing import draw, show
 
             return show(run) if gif is None else draw(run, gif)
-        evaluation = _Evaluation(run, _plan(plan, jobs), care, asked, trace)
+        wanted = [level.strip() for level in levels.split(",") if level.strip()]
+        evaluation = _Evaluation(run, _plan(plan, jobs), care, asked, trace, wanted)
         if dry_run:
             from paceline.cli._forecast import forecast
 
@@ -170,6 +216,10 @@ def evaluate(
 
 _APART = (
     ("--json", "--csv", "both want all of the output"),
+    ("--json", "--format", "both want all of the output"),
+    ("--csv", "--format", "both want all of the output"),
+    ("--dry-run", "--format", "do not go together: there is nothing to sum up; --json prints the plan"),
+    ("--action-timeout", "--action-timeout-ms", "say the same in two units"),
     ("--resume", "--out", "both say where the results go"),
     ("--resume", "--no-save", "contradict each other: the results are on disk already"),
     ("--no-save", "--out", "contradict each other: results are kept, or they are not"),
@@ -177,7 +227,7 @@ _APART = (
     *(
         (shown, other, f"do not go together: {shown} shows one episode, and nothing else")
         for shown in ("--watch", "--gif")
-        for other in ("--json", "--csv", "--dry-run", "--resume", "--out")
+        for other in ("--json", "--csv", "--format", "--dry-run", "--resume", "--out")
     ),
     ("--watch", "--gif", "do not go together: one shows in the terminal, the other in a file"),
 )
@@ -195,7 +245,9 @@ def _check_together(given: dict[str, bool]) -> None:
 class _Evaluation:
     """An evaluation with somebody who watches it."""
 
-    def __init__(self, run: Any, plan: Any, care: Care, asked: Asked, trace: Path | None) -> None:
+    def __init__(
+        self, run: Any, plan: Any, care: Care, asked: Asked, trace: Path | None, levels: Sequence[str]
+    ) -> None:
         from paceline.cli._progress import Progress
         from paceline.engine import Trace
         from paceline.evaluate.driver import Evaluation
@@ -203,7 +255,7 @@ class _Evaluation:
         self._asked, self._file = asked, trace
         self._trace = Trace() if trace is not None else None
         self._progress = Progress(run)
-        self.under_way: Evaluation = Evaluation(run, plan, care, self._trace, self._progress.tell)
+        self.under_way: Evaluation = Evaluation(run, plan, care, self._trace, self._progress.tell, levels)
 
     def go(self, out: Path | None, resume: bool, verify: int, form: str, page: TextIO) -> int:
         from paceline.cli._ending import sigterm_as_ctrl_c
@@ -219,6 +271,19 @@ class _Evaluation:
                 self._trace.write(self._file)
         _print(report, form, page)
         return _code(report)
+
+
+def _form(as_json: bool, as_csv: bool, summary: str | None, stats: bool) -> str:
+    """How the result is printed."""
+    from paceline.errors import BadInput
+
+    if summary is None:
+        return "json" if as_json else "csv" if as_csv else "stats" if stats else "table"
+    if summary not in ("json", "yaml"):
+        raise BadInput(f"--format {summary}: give json, or yaml")
+    if summary == "yaml" and find_spec("yaml") is None:
+        raise BadInput("--format yaml needs PyYAML: pip install 'paceline[mettagrid]', or use --format json")
+    return f"summary {summary}"
 
 
 def _plan(backend: str, jobs: str) -> Any:
@@ -260,11 +325,33 @@ def _print(report: Report, form: str, page: TextIO) -> None:
     from paceline.cli._tables import show_report
 
     if form == "json":
-        print(json.dumps(report.as_dict()), file=page)
+        print(json.dumps(_whole(report)), file=page)
+    elif form.startswith("summary"):
+        print(_summary(report, form), file=page)
     elif form == "csv":
         print(report.as_csv(), end="", file=page)
     else:
-        show_report(report)
+        show_report(report, stats=form == "stats")
+
+
+def _whole(report: Report) -> dict[str, Any]:
+    """The report, and what a candidate is worth if there was a pool."""
+    from paceline.evaluate.replacement import replacements
+
+    found = [asdict(each) for each in replacements(report)]
+    return {**report.as_dict(), **({"replacement": found} if found else {})}
+
+
+def _summary(report: Report, form: str) -> str:
+    from paceline.adapters.mettagrid.summary import summary
+
+    content = summary(report)
+    if form == "summary json":
+        return json.dumps(content, indent=2)
+    import yaml
+
+    text: str = yaml.safe_dump(content, sort_keys=False)
+    return text.rstrip()
 
 
 def _say_goodbye(out: Path | None) -> None:

@@ -22,7 +22,7 @@ from paceline.evaluate.playing import Note, failure_of, finished
 from paceline.evaluate.run import Job, Run
 from paceline.evaluate.spread import Played, Spread
 from paceline.rollout import Observations, Rollout
-from paceline.team import Setting, Team, most_counts
+from paceline.team import Setting, Team
 from paceline.team.minds import Chair
 from paceline.types import Episode, Seat
 
@@ -32,6 +32,9 @@ class World:
 
     def __init__(self, run: Run, job: Job) -> None:
         self._rollout = Rollout(run.missions[job.mission], job.index, run.seed_of(job), device=run.device)
+        replay = run.replay_of(job)
+        if replay is not None:
+            self._rollout.save_replay(replay, run.names(job, self._rollout.seats()))
 
     def reset(self) -> tuple[Observations, Episode | None]:
         """Begins. Returns what is seen, and the record if that was all."""
@@ -53,7 +56,7 @@ def cohorts(run: Run, jobs: Sequence[Job], seats: Sequence[Sequence[Seat]]) -> l
     """Who is stepped together: as many episodes of a mission as fill the lanes, by their numbers."""
     found: dict[tuple[int, int], list[Job]] = {}
     for job in jobs:
-        most = max(most_counts(run.players, len(seats[job.mission])))
+        most = max(run.most(job.mission, len(seats[job.mission])))
         found.setdefault((job.mission, job.index // max(1, run.setting.lanes // most)), []).append(job)
     return list(found.values())
 
@@ -116,10 +119,11 @@ class _Cohort:
         )
 
     def _team(self) -> Team:
-        chairs, most = [], most_counts(self._run.players, len(self._seats))
+        cast = self._run.cast(self._jobs[0].mission)
+        chairs, most = [], self._run.most(self._jobs[0].mission, len(self._seats))
         for table, job in enumerate(self._jobs):
             for seat, who in zip(self._seats, self._run.seating(job, len(self._seats)), strict=True):
-                chairs.append(Chair((table, seat.agent), self._run.key(job), seat, self._run.players[who], most[who]))
+                chairs.append(Chair((table, seat.agent), self._run.key(job), seat, cast[who], most[who]))
         setting: Setting = self._run.setting
         return Team(chairs, setting, self._trace)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
@@ -18,7 +19,7 @@ from paceline.engine import Plan, Pool, Trace, wire
 from paceline.engine.backend import find as find_backend
 from paceline.errors import BadInput, NotSendable
 from paceline.evaluate.cohorts import play_in_cohorts
-from paceline.evaluate.given import Missions, Policies, affordable, chosen_device, missions_of, players_of
+from paceline.evaluate.given import Missions, Policies, affordable, casts_of, chosen_device, missions_of
 from paceline.evaluate.playing import Note, play_episode, survey
 from paceline.evaluate.report import Report
 from paceline.evaluate.run import Job, Run
@@ -30,7 +31,10 @@ from paceline.seeds import sequence
 from paceline.team import Setting, first_episodes
 from paceline.team.modes import check_deadline
 from paceline.team.modes import find as find_mode
-from paceline.types import Episode, Seat
+from paceline.types import Episode, Seat, typed_name
+
+LEVELS = ("missions", "episodes", "agents")
+"""What may run side by side."""
 
 ON_ERROR = ("continue", "stop", "retry")
 _RETRIES = 2
@@ -79,6 +83,9 @@ def evaluate(
     episode_deadline: float | None = None,
     call_deadline: float | None = None,
     action_limit: float | None = None,
+    timeout_action: str = "late",
+    levels: Iterable[str] = LEVELS,
+    replays: str | Path | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     verify: int = 0,
@@ -101,7 +108,11 @@ def evaluate(
         max_failures: Stop after so many.
         episode_deadline: Seconds for one episode, after which its worker is killed.
         call_deadline: Seconds for one action, after which the policy's process is killed.
-        action_limit: Seconds after which an action is recorded as late; nothing else happens.
+        action_limit: Seconds after which an action is recorded as late.
+        timeout_action: What is done about a late action: "late" takes it all the same; "noop" takes the one that does
+            nothing in its place, where the mission has one. Then the result follows the clock.
+        levels: What may run side by side: "missions", "episodes", "agents". What is left out runs one after another.
+        replays: A directory for a replay of each episode, on missions that keep replays (mettagrid's).
         out: A directory for the results; each episode is on disk when it has ended.
         resume: Whether to go on with what `out` holds.
         verify: So many episodes are played again here afterwards, and their digests compared.
@@ -114,18 +125,32 @@ def evaluate(
     """
     where = Plan.parse(plan).not_of_a_vector()
     mode = agents or where.agents or "auto"
-    setting = Setting(seed, lanes, mode, None, call_deadline, action_limit)
-    run = Run(missions_of(missions), players_of(policies), episodes, seed, chosen_device(device), setting)
+    setting = Setting(seed, lanes, mode, None, call_deadline, action_limit, timeout_action)
+    played = missions_of(missions)
+    players, casts = casts_of(played, policies, action_limit)
+    kept = None if replays is None else str(Path(replays).resolve())
+    run = Run(played, players, episodes, seed, chosen_device(device), setting, casts, kept)
     care = Care(on_error, max_failures, episode_deadline)
-    return Evaluation(run, where, care, trace, watcher).go(None if out is None else Path(out), resume, verify, about)
+    return Evaluation(run, where, care, trace, watcher, levels).go(
+        None if out is None else Path(out), resume, verify, about
+    )
 
 
 class Evaluation:
     """One evaluation under way."""
 
     def __init__(
-        self, run: Run, plan: Plan, care: Care, trace: Trace | None = None, watcher: Watcher | None = None
+        self,
+        run: Run,
+        plan: Plan,
+        care: Care,
+        trace: Trace | None = None,
+        watcher: Watcher | None = None,
+        levels: Iterable[str] = LEVELS,
     ) -> None:
+        self._levels = checked_levels(levels)
+        if "agents" not in self._levels:
+            run = run.one_agent_at_a_time()
         self.run, self.plan, self.care = run, affordable(plan, len(run.jobs())), care
         self._trace, self._watcher = trace, watcher
         self._notes = {mission.name: mission.caution for mission in run.missions if mission.caution}
@@ -147,9 +172,12 @@ class Evaluation:
 
     def _mention_the_seatless(self) -> None:
         """Where there are more policies than seats, whoever compares them should know who plays when."""
-        for mission, seats in zip(self.run.missions, self.seats, strict=True):
-            first = first_episodes(self.run.players, len(seats))
-            shared = [(p.name, at) for p, at in zip(self.run.players, first, strict=True) if p.share > 0]
+        for number, (mission, seats) in enumerate(zip(self.run.missions, self.seats, strict=True)):
+            if not isinstance(mission.seating, str):
+                continue  # it was written out, so it is known
+            cast = self.run.cast(number)
+            first = first_episodes(cast, len(seats))
+            shared = [(p.name, at) for p, at in zip(cast, first, strict=True) if p.share > 0]
             without = [name for name, at in shared if at is None or at >= self.run.episodes]
             if not without and not any(at for _, at in shared):
                 continue
@@ -167,8 +195,13 @@ class Evaluation:
         begin = perf_counter()
         store = self._store(out, resume, about or {}) if out is not None else None
         done = dict(store.done) if store is not None else {}
+        if self.run.replays is not None:
+            Path(self.run.replays).mkdir(parents=True, exist_ok=True)
         try:
-            self._play(done, store)
+            with TemporaryDirectory(prefix="paceline-", ignore_cleanup_errors=True) as boxes:
+                self.run = self.run.with_blackbox(boxes)
+                self._play(done, store)
+            self._mention_noops(done.values())
             report = self.report(done, perf_counter() - begin, out)
             report.verified = self._verify(report.episodes, verify)
             if store is not None:
@@ -228,6 +261,14 @@ class Evaluation:
             tries += 1
             jobs = [replace(job, tries=tries) for job in failed] if again else []
 
+    def _mention_noops(self, episodes: Iterable[Episode]) -> None:
+        late = sum(sum(episode.late.values()) for episode in episodes)
+        if late and self.run.setting.timeout_action == "noop":
+            self._notes["noops"] = (
+                f"{late} action{'s' if late > 1 else ''} came late and became noop: this result follows the clock, and "
+                "another run may differ"
+            )
+
     def _note(self, notes: Iterable[Note]) -> None:
         for topic, text in notes:
             self._notes.setdefault(topic, text)
@@ -246,7 +287,15 @@ class Evaluation:
         if any(find_mode(mode).cohorts for mode in modes):
             yield from play_in_cohorts(self.run, self.plan, jobs, self.seats, self._trace)
             return
-        spread = Spread(self.run, self.plan, self.seats, self.care.episode_deadline, self.care.restarts, self._trace)
+        spread = Spread(
+            self.run,
+            self.plan,
+            self.seats,
+            self.care.episode_deadline,
+            self.care.restarts,
+            self._trace,
+            self._levels,
+        )
         try:
             yield from spread.play(jobs)
         finally:
@@ -266,6 +315,18 @@ class Evaluation:
             again = play_here(self.run, jobs[episode.mission, episode.index])
             found[episode.name] = again.digest == episode.digest
         return found
+
+
+def checked_levels(levels: Iterable[str]) -> tuple[str, ...]:
+    """The levels that are asked for.
+
+    Raises:
+        BadInput: one of them is none.
+    """
+    found = tuple(levels)
+    if strange := [level for level in found if level not in LEVELS]:
+        raise BadInput(f"there is no level {strange[0]!r}; give some of {', '.join(LEVELS)}")
+    return found
 
 
 def _check_sendable(run: Run) -> None:
@@ -299,6 +360,7 @@ def rerun(run: Run, out: Path, name: str) -> tuple[Episode, Episode]:
     """
     mission, slash, number = name.rpartition("/")
     known = read_episodes(out)
+    mission = next((full for full, _ in known if mission in (full, typed_name(full))), mission)
     if not slash or not number.isdigit() or (mission, int(number)) not in known:
         some = ", ".join(f"{m}/{i}" for m, i in list(known)[:5])
         raise BadInput(f"{out} has no episode {name!r}; write MISSION/EPISODE, one of {some} …")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from paceline.catalog import find_missions, find_policies
+from paceline.catalog import find_missions, find_policies, policy_factory, policy_kind
 from paceline.engine import Plan
 from paceline.engine.budget import WORKER_BYTES, current
 from paceline.errors import BadInput
@@ -34,21 +34,36 @@ def _missions(item: Any) -> list[Mission]:
     raise BadInput(f"{item!r:.60} is no mission: give a name, what makes environments (a class will do), or a Mission")
 
 
-def players_of(given: Policies) -> tuple[Player, ...]:
-    """The players that are meant."""
-    items = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+def casts_of(
+    missions: Sequence[Mission], given: Policies, action_limit: float | None = None
+) -> tuple[tuple[Player, ...], tuple[tuple[Player, ...], ...]]:
+    """The players that are meant: all of them, and those of each mission."""
+    items = list(given) if isinstance(given, Iterable) and not isinstance(given, str | type) else [given]
+    kinds: dict[Any, tuple[Player, ...]] = {}
+    casts = []
+    for mission in missions:
+        kind = policy_kind(mission)
+        if kind not in kinds:
+            kinds[kind] = _cast(items, mission, action_limit)
+        casts.append(kinds[kind])
+    everyone = {player.name: player for cast in reversed(casts) for player in reversed(cast)}
+    order = dict.fromkeys(player.name for cast in casts for player in cast)
+    return tuple(everyone[name] for name in order), tuple(casts)
+
+
+def _cast(items: list[Any], mission: Mission, action_limit: float | None) -> tuple[Player, ...]:
     if all(isinstance(item, str) for item in items):
-        return tuple(find_policies([str(item) for item in items]))
-    return tuple(_player(item) for item in items)
+        return tuple(find_policies([str(item) for item in items], mission, action_limit=action_limit))
+    return tuple(_player(item, mission, action_limit) for item in items)
 
 
-def _player(item: Any) -> Player:
+def _player(item: Any, mission: Mission, action_limit: float | None) -> Player:
     if isinstance(item, Player):
         return item
     if isinstance(item, str):
-        return find_policies([item])[0]
+        return find_policies([item], mission, action_limit=action_limit)[0]
     if callable(item):
-        return Player(getattr(item, "__name__", type(item).__name__), item)
+        return Player(getattr(item, "__name__", type(item).__name__), policy_factory(item, mission))
     raise BadInput(f"{item!r:.60} is no policy: give a name, a factory, or a Player")
 
 

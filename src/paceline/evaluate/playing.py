@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -21,8 +22,10 @@ from paceline.evaluate.run import Job, Run
 from paceline.rollout import Actions, Observations, Rollout, play
 from paceline.seeds import digest
 from paceline.team import Mishap, Player, Team, first_episodes
+from paceline.team.blackbox import last_words
 from paceline.team.minds import built
-from paceline.types import Episode, Failure, Seat
+from paceline.team.spaces import noop_of
+from paceline.types import Episode, Failure, Mission, Seat
 
 _TRACEBACK_LIMIT = 8000
 
@@ -109,7 +112,11 @@ def _play(run: Run, job: Job, rollout: Rollout, notes: list[Note], patience: Pat
     seating = run.seating(job, len(seats))
     episode = rollout.episode
     episode.seats = run.names(job, seats)
-    with Team.seated(seats, run.players, seating, run.setting, run.key(job)) as team:
+    replay = run.replay_of(job)
+    if replay is not None:
+        rollout.save_replay(replay, episode.seats)
+    cast, most = run.cast(job.mission), run.most(job.mission, len(seats))
+    with Team.seated(seats, cast, seating, run.setting, run.key(job), most) as team:
         try:
             play(rollout, team if patience is None else _Impatient(team, patience))
         finally:
@@ -172,16 +179,29 @@ def _seats(run: Run, number: int) -> list[Seat]:
     rollout = _attempt(lambda: Rollout(mission, 0, run.seed, device=run.device), f"mission {mission.name!r}")
     try:
         seats: list[Seat] = rollout.seats()
+        if run.replays is not None:
+            rollout.save_replay(Path(run.replays), {})  # tells now if it keeps none
     finally:
         rollout.close()
     if not seats:
         raise BadInput(f"mission {mission.name!r} has no seats: nobody can play it")
-    for who, index in enumerate(first_episodes(run.players, len(seats))):
+    cast = run.cast(number)
+    for who, index in enumerate(first_episodes(cast, len(seats))):
         if index is not None and index < run.episodes:
-            player, seat = run.players[who], seats[run.seating(Job(number, index), len(seats)).index(who)]
+            seating = run.seating(Job(number, index), len(seats))
+            player, seat = cast[who], seats[seating.index(who) if who in seating else 0]
             what = f"policy {player.name!r} for seat {seat.agent!r} of mission {mission.name!r}"
             _check_policy(_attempt(partial(built, player.factory, seat), what), player, what)
+    _check_noop(run, mission, seats)
     return seats
+
+
+def _check_noop(run: Run, mission: Mission, seats: list[Seat]) -> None:
+    if run.setting.timeout_action == "noop" and any(noop_of(seat.action_space) is None for seat in seats):
+        raise BadInput(
+            f"mission {mission.name!r} does not say which action does nothing, so a late one cannot be replaced by it: "
+            "use --timeout-action late"
+        )
 
 
 def _attempt(build: Callable[[], Any], what: str) -> Any:
@@ -208,9 +228,10 @@ def _check_policy(policy: Any, player: Player, what: str) -> None:
 
 
 def lost(run: Run, job: Job, seats: Mapping[str, str], error: BaseException) -> Episode:
-    """The record of an episode whose worker was lost with it; nobody knows after how many steps."""
+    """The record of an episode whose worker was lost with it: its black box says whose policy was being asked."""
     name, index = run.key(job)
-    failure = failure_of(error, "", "", 0)
+    words = last_words(run.setting.blackbox, run.key(job))
+    failure = failure_of(error, words.agent, words.policy, words.step)
     failure = replace(failure, message=in_words(failure.message), traceback=in_words(failure.traceback))
     episode = Episode(name, index, run.seed_of(job), seats=dict(seats), failure=failure)
     return finished(episode, job, 0.0)

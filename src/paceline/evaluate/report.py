@@ -79,6 +79,22 @@ class Report:
         """Whether everything that was planned was played."""
         return len(self.episodes) == self.planned
 
+    def played_to_the_end(self, mission: str) -> list[Episode]:
+        """The episodes of a mission that did not fail ("*": of all missions)."""
+        return [e for e in self.episodes if mission in (e.mission, "*") and e.failure is None]
+
+    def game_stats(self) -> dict[str, dict[str, dict[str, float]]]:
+        """Mission → the means over its episodes of what the game counts, at the end and over time; if it counts."""
+        found = {}
+        for mission in [mission["name"] for mission in self.identity["missions"]]:
+            good = self.played_to_the_end(mission)
+            if any(episode.game_stats for episode in good):
+                found[mission] = {
+                    "at_end": means([episode.game_stats for episode in good]),
+                    "over_time": means([episode.time_averaged_game_stats for episode in good]),
+                }
+        return found
+
     def scores(self) -> list[Score]:
         """Per mission and policy, in the order of the plan; at the end per policy over all missions, if several."""
         missions = [mission["name"] for mission in self.identity["missions"]]
@@ -112,6 +128,7 @@ class Report:
                 "played": len(self.episodes),
                 "failed": len(self.failures),
                 "scores": [asdict(score) for score in self.scores()],
+                "game_stats": self.game_stats(),
                 "episodes": [asdict(episode) for episode in self.episodes],
                 "plan": self.plan,
                 "notes": self.notes,
@@ -146,13 +163,20 @@ def reward_of(episode: Episode, policy: str | None = None) -> float:
 
 
 def _mean_stats(episodes: Sequence[Episode], policy: str) -> dict[str, float]:
+    mine = [(e, e.stats.get(agent, {})) for e in episodes for agent, who in e.seats.items() if who == policy]
+    if all(episode.game_stats for episode, _ in mine):
+        return means([numbers for _, numbers in mine])
     found: dict[str, list[float]] = {}
-    for episode in episodes:
-        for agent, numbers in episode.stats.items():
-            if episode.seats.get(agent) == policy:
-                for name, value in numbers.items():
-                    found.setdefault(name, []).append(value)
+    for _, numbers in mine:
+        for name, value in numbers.items():
+            found.setdefault(name, []).append(value)
     return {name: math.fsum(values) / len(values) for name, values in sorted(found.items())}
+
+
+def means(counts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each count of a game that counts itself: where it does not name one, that is 0."""
+    names = sorted({name for row in counts for name in row})
+    return {name: math.fsum(row.get(name, 0.0) for row in counts) / len(counts) for name in names}
 
 
 def plain(value: Any) -> Any:

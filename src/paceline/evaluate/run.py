@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
+from pathlib import Path
 
 from paceline.errors import BadInput
 from paceline.seeds import digest
-from paceline.team import Player, Setting, assign
+from paceline.team import Player, Setting, assign, most_counts
 from paceline.types import Mission, Seat
 
 
@@ -33,7 +35,10 @@ class Run:
 
     Attributes:
         missions: What is played.
-        players: Who plays.
+        players: All policies that play.
+        casts: Who plays each mission: a name may mean another policy on another kind of mission. Empty: all play all.
+        replays: A directory for a replay of each episode; None: none is kept.
+        mixes: Mission → the mission that it is a mix of, and how many seats the candidate has; see `replacement`.
         episodes: How many episodes of each mission.
         seed: Root of every seed; episode `i` of a mission has the environment seed `seed + i`.
         device: Where networks are to be put.
@@ -46,6 +51,9 @@ class Run:
     seed: int = 0
     device: str = "cpu"
     setting: Setting = field(default_factory=Setting)
+    casts: tuple[tuple[Player, ...], ...] = ()
+    replays: str | None = None
+    mixes: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value, least in (
@@ -58,7 +66,8 @@ class Run:
             if value < least:
                 raise BadInput(f"{name}={value}; give {least} or more")
         _check_names("mission", [mission.name for mission in self.missions])
-        _check_names("policy", [player.name for player in self.players])
+        for cast in self.casts or (self.players,):
+            _check_names("policy", [player.name for player in cast])
 
     def jobs(self) -> list[Job]:
         """Every episode, in the order of the report."""
@@ -72,43 +81,82 @@ class Run:
         """Who an episode is."""
         return self.missions[job.mission].name, job.index
 
+    def cast(self, mission: int) -> tuple[Player, ...]:
+        """Who plays a mission."""
+        return self.casts[mission] if self.casts else self.players
+
     def seating(self, job: Job, seats: int) -> list[int]:
-        """Which player has which seat."""
-        return assign(self.players, seats, self.seed, *self.key(job))
+        """Which player of the mission's cast has which seat."""
+        return assign(self.cast(job.mission), seats, self.seed, *self.key(job), self.missions[job.mission].seating)
+
+    def replay_of(self, job: Job) -> Path | None:
+        """The file for an episode's replay, named by mission, episode and seed; None: none is kept."""
+        if self.replays is None:
+            return None
+        mission, index = self.key(job)
+        return (
+            Path(self.replays) / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', mission)}-{index}-seed{self.seed_of(job)}.json.z"
+        )
+
+    def most(self, mission: int, seats: int) -> tuple[int, ...]:
+        """The most seats that each player of a mission's cast has in an episode."""
+        seating = self.missions[mission].seating
+        if isinstance(seating, str):
+            return most_counts(self.cast(mission), seats)
+        return tuple(max(row.count(who) for row in seating) for who in range(len(self.cast(mission))))
 
     def names(self, job: Job, seats: Sequence[Seat]) -> dict[str, str]:
         """Agent → the name of the policy that plays it."""
-        seating = self.seating(job, len(seats))
-        return {seat.agent: self.players[who].name for seat, who in zip(seats, seating, strict=True)}
+        seating, cast = self.seating(job, len(seats)), self.cast(job.mission)
+        return {seat.agent: cast[who].name for seat, who in zip(seats, seating, strict=True)}
 
     def with_agents(self, instead: Mapping[str, str]) -> Run:
         """The same run, with other modes for its agents: the result is the same."""
-        players = tuple(replace(p, agents=p.agents and instead.get(p.agents, p.agents)) for p in self.players)
         mode = self.setting.agents
-        return replace(self, players=players, setting=replace(self.setting, agents=instead.get(mode, mode)))
+        run = replace(self, setting=replace(self.setting, agents=instead.get(mode, mode)))
+        return run._with_each(
+            lambda player: replace(player, agents=player.agents and instead.get(player.agents, player.agents))
+        )
 
     def here(self) -> Run:
         """The same run, everything in one process and nothing that could be killed."""
-        players = tuple(replace(player, agents=None) for player in self.players)
-        return replace(self, players=players, setting=replace(self.setting, agents="off", call_deadline=None))
+        run = replace(self, setting=replace(self.setting, agents="off", call_deadline=None))
+        return run._with_each(lambda player: replace(player, agents=None))
+
+    def one_agent_at_a_time(self) -> Run:
+        """The same run, with the agents of an episode asked one after another."""
+        run = replace(self, setting=replace(self.setting, agents="off"))
+        return run._with_each(lambda player: replace(player, agents=None))
+
+    def with_blackbox(self, directory: str) -> Run:
+        """The same run, with a directory in which policies write down who is being asked."""
+        return replace(self, setting=replace(self.setting, blackbox=directory))
+
+    def _with_each(self, change: Callable[[Player], Player]) -> Run:
+        casts = tuple(tuple(map(change, cast)) for cast in self.casts)
+        return replace(self, players=tuple(map(change, self.players)), casts=casts)
 
     def identity(self) -> dict[str, object]:
         """What a result of this run must have in common with another one, to be continued or compared."""
         return {
-            "missions": [
-                {"name": m.name, "options": {k: repr(v) for k, v in m.options.items()}, "steps": m.steps}
-                for m in self.missions
-            ],
+            "missions": [{"name": m.name, "options": _options(m), "steps": m.steps} for m in self.missions],
             "policies": [{"name": player.name, "share": player.share} for player in self.players],
             "episodes": self.episodes,
             "seed": self.seed,
             "lanes": self.setting.lanes,
             "device": self.device,
+            **({"mixes": {name: list(mix) for name, mix in self.mixes.items()}} if self.mixes else {}),
         }
 
     def fingerprint(self) -> str:
         """A digest of the identity."""
         return digest(self.identity())
+
+
+def _options(mission: Mission) -> dict[str, str]:
+    """The options of a mission, and what its recipe says of itself."""
+    told: Mapping[str, object] = mission.make.identity() if hasattr(mission.make, "identity") else {}
+    return {name: repr(value) for name, value in {**mission.options, **told}.items()}
 
 
 def _check_names(what: str, names: list[str]) -> None:

@@ -15,7 +15,7 @@ def digests(run: Run) -> dict[str, str]:
 
 
 def _files(run: Run) -> Iterator[tuple[Path, str]]:
-    for player in run.players:
+    for player in [player for cast in run.casts or (run.players,) for player in cast]:
         yield from ((path, f"policy {player.name!r}") for path in sources.files_of(player.factory))
     for mission in run.missions:
         yield from ((path, f"mission {mission.name!r}") for path in sources.files_of(mission.make))

@@ -36,6 +36,7 @@ class Spread:
         deadline: Seconds that an episode may take before its worker is killed; None: as long as it likes.
         restarts: How often an episode that kills its worker is tried.
         trace: Records where the time goes.
+        levels: What may run side by side: "missions", "episodes", or both.
         notes: What happened to workers.
     """
 
@@ -45,6 +46,7 @@ class Spread:
     deadline: float | None = None
     restarts: int = 3
     trace: Trace | None = None
+    levels: Sequence[str] = ("missions", "episodes")
     notes: list[Note] = field(default_factory=list)
 
     def play(self, jobs: Sequence[Job]) -> Iterator[Played]:
@@ -70,6 +72,8 @@ class Spread:
         if self.plan.workers is not None or self.plan.isolate or self.deadline is not None:
             workers = self.plan.workers if self.plan.workers is not None else slots
             return replace(self.plan, backend="process", workers=max(1, workers))
+        if not set(self.levels) & {"missions", "episodes"}:
+            return self._chosen("inline", 1, "missions and episodes are played one after another, as asked")
         if jobs < 2:
             return self._chosen("inline", 1, "there is one episode to play: it is played here")
         if slots < 2:
@@ -123,11 +127,12 @@ class Spread:
         workers = 1 if workers is None else max(1, min(workers, len(jobs)))
         pool = Pool([], backend=backend, workers=workers, seed=self.run.seed, restarts=self.restarts, trace=self.trace)
         with pool:
-            keys = [self.run.key(job) for job in jobs]
-            stream = pool.stream(partial(play_episode, self.run), jobs, keys=keys, deadline=self.deadline or math.inf)
             try:
-                for number, outcome in stream:
-                    yield self._played(jobs[number], outcome)
+                for wave in waves(jobs, self.levels):
+                    keys = [self.run.key(job) for job in wave]
+                    play, deadline = partial(play_episode, self.run), self.deadline or math.inf
+                    for number, outcome in pool.stream(play, wave, keys=keys, deadline=deadline):
+                        yield self._played(wave[number], outcome)
             finally:  # also if nobody wants the rest
                 texts = [in_words(event.text) for event in pool.events]
                 self.notes += [(text, text) for text in texts]
@@ -137,6 +142,18 @@ class Spread:
             episode, notes = outcome.answer
             return job, episode, notes
         return job, lost(self.run, job, self.run.names(job, self.seats[job.mission]), outcome.error), []
+
+
+def waves(jobs: Sequence[Job], levels: Sequence[str]) -> list[list[Job]]:
+    """The jobs in the order in which they are begun: those of a wave side by side, waves one after another.
+
+    Without "missions" a wave is a mission; without "episodes" it is an episode of each mission; without both, one job.
+    """
+    found: dict[tuple[int, int], list[Job]] = {}
+    for job in jobs:
+        key = (0 if "missions" in levels else job.mission, 0 if "episodes" in levels else job.index)
+        found.setdefault(key, []).append(job)
+    return [found[key] for key in sorted(found)]
 
 
 def _cost(took: Sequence[float]) -> float:

@@ -28,7 +28,9 @@ def watch(run: Run, job: Job, render_mode: str, show: Callable[[Any], None]) -> 
     rollout = _Shown(run, job, render_mode, show)
     try:
         seats, here = rollout.seats(), run.here()
-        with Team.seated(seats, here.players, run.seating(job, len(seats)), here.setting, run.key(job)) as team:
+        with Team.seated(
+            seats, here.cast(job.mission), run.seating(job, len(seats)), here.setting, run.key(job)
+        ) as team:
             play(rollout, team)
     except Mishap as mishap:
         who = f"agent {mishap.agent}, policy {mishap.policy}"

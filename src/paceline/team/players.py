@@ -7,6 +7,7 @@ fewer seats                          turns: shares of the seats of all episodes,
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -68,12 +69,42 @@ def first_episodes(players: Sequence[Player], seats: int) -> list[int | None]:
     return found
 
 
-def assign(players: Sequence[Player], seats: int, seed: int, mission: str, index: int) -> list[int]:
-    """Which player sits in which seat: `counts`, shuffled by a draw that follows from the identity of the episode."""
+def assign(
+    players: Sequence[Player],
+    seats: int,
+    seed: int,
+    mission: str,
+    index: int,
+    seating: str | tuple[tuple[int, ...], ...] = "drawn",
+) -> list[int]:
+    """Which player sits in which seat: `counts`, shuffled as the mission says; see `Mission.seating`."""
+    if not isinstance(seating, str):
+        return list(seating[index])
     order = [number for number, count in enumerate(counts(players, seats, index)) for _ in range(count)]
+    if seating == "chained" and not _take_turns(_shares(players), seats):
+        return list(_chain(tuple(order), seed).of(index))
     if len(players) > 1:
         np.random.default_rng(sequence(seed, "seats", mission, index)).shuffle(order)
     return order
+
+
+class _Chain:
+    """Shuffles of one list by one generator, each of what the one before has left; as many as have been asked for."""
+
+    def __init__(self, order: Sequence[int], seed: int) -> None:
+        self._rng, self._order = random.Random(seed), list(order)
+        self._known: list[tuple[int, ...]] = []
+
+    def of(self, index: int) -> tuple[int, ...]:
+        while len(self._known) <= index:
+            self._rng.shuffle(self._order)
+            self._known.append(tuple(self._order))
+        return self._known[index]
+
+
+@lru_cache(maxsize=64)
+def _chain(order: tuple[int, ...], seed: int) -> _Chain:
+    return _Chain(order, seed)
 
 
 @lru_cache(maxsize=16)

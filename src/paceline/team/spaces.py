@@ -87,6 +87,13 @@ def bounds_of(space: Any) -> tuple[int, int] | None:
     return None
 
 
+def noop_of(space: Any) -> Any:
+    """The action that does nothing, of a space that says which that is; None for others."""
+    first = space[0] if hasattr(space, "spaces") and isinstance(space.spaces, tuple) else space
+    noop = getattr(first, "noop", None)
+    return noop if first is space or noop is None else (noop, "")
+
+
 def checked(action: Any, space: Any, who: str) -> Any:
     """The same for an action that travels as a message: what fits into a row is what it would be there."""
     shape = shape_of(space)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.engine import Plan, Pool, Port, Trace
-from paceline.errors import NotSendable
+from paceline.errors import CallTimeout, NotSendable, WorkerLost
 from paceline.team import modes
+from paceline.team.blackbox import last_words
 from paceline.team.device import one_thread
 from paceline.team.minds import Chair, Recipe
 from paceline.team.players import Player, most_counts
@@ -32,6 +33,9 @@ class Setting:
         workers: How many workers a team may have; None: as many as the budget has room for.
         call_deadline: Seconds after which a policy that does not answer is killed; None: never.
         action_limit: Seconds after which an action is recorded as late; None: never.
+        timeout_action: What is done about a late action: "late" takes it all the same, "noop" takes the one that does
+            nothing in its place, as cogames does; then results follow the clock.
+        blackbox: A directory in which minds write down who is being asked, for when their process is lost.
     """
 
     seed: int = 0
@@ -40,6 +44,8 @@ class Setting:
     workers: int | None = None
     call_deadline: float | None = None
     action_limit: float | None = None
+    timeout_action: str = "late"
+    blackbox: str | None = None
 
 
 _AS_BEFORE = "where it was quickest the last time"
@@ -93,10 +99,11 @@ class Team:
         seating: Sequence[int],
         setting: Setting,
         episode: tuple[str, int],
+        most: Sequence[int] | None = None,
         trace: Trace | None = None,
     ) -> Team:
-        """The team of one episode: `seating` says which player has which seat."""
-        most = most_counts(players, len(seats))
+        """The team of one episode: `seating` says which player has which seat, `most` how many it has at most."""
+        most = most_counts(players, len(seats)) if most is None else most
         chairs = [
             Chair(seat.agent, episode, seat, players[number], most[number])
             for seat, number in zip(seats, seating, strict=True)
@@ -252,7 +259,11 @@ class _Home:
         """Says whose policy it was: a mind with several seats is asked which it had in hand."""
         chairs = {chair.name: chair for chair in self.recipes[number].chairs}
         name = next(iter(chairs))
-        if len(chairs) > 1:
+        if isinstance(error, WorkerLost | CallTimeout):
+            # The mind that could be asked now has been built anew; its black box still knows what the lost one did.
+            words = last_words(self.recipes[number].blackbox, chairs[name].episode, rebuilt=True)
+            name = next((chair.name for chair in chairs.values() if chair.seat.agent == words.agent), name)
+        elif len(chairs) > 1:
             outcome = self.pool.call("in_hand", {number: ()}, outcomes=True, record=False)[number]
             name = outcome.answer if outcome.ok else name
         return Mishap(chairs[name], error)
@@ -337,7 +348,9 @@ def recipes(chairs: Sequence[Chair], setting: Setting) -> list[Recipe]:
 
 def _recipes_of(mine: list[Chair], setting: Setting) -> list[Recipe]:
     def recipe(chairs: Sequence[Chair], rows: Sequence[int] = ()) -> Recipe:
-        return Recipe(tuple(chairs), tuple(rows), setting.seed, setting.lanes, setting.action_limit)
+        noop = setting.timeout_action == "noop"
+        fixed = (setting.seed, setting.lanes, setting.action_limit, noop, setting.blackbox)
+        return Recipe(tuple(chairs), tuple(rows), *fixed)
 
     player = mine[0].player
     if player.declares("act_batch") is not None:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from paceline.errors import BadInput
-from paceline.types import Mission
+from paceline.types import Mission, typed_name
 
 __all__ = ["MISSIONS", "make_cleanup", "make_courier", "make_forage"]
 
@@ -62,7 +62,7 @@ _ALL = (
     Mission("cleanup-24", make_cleanup, {"agents": 24}, about="The same river, with twenty-four agents along it."),
     Mission("courier", make_courier, about="One agent carries parcels to houses, through rooms it must remember."),
     Mission(
-        "machina_1",
+        "machina_1 (stand-in)",
         make_forage,
         {"agents": 4, "size": 40},
         about="A stand-in for the mission of that name in cogsguard: as many seats, but our own meadow.",
@@ -71,5 +71,5 @@ _ALL = (
     Mission("courier-maze", make_courier, {"rooms": 5, "steps": 800}, about="The same, in many more rooms."),
 )
 
-MISSIONS: Mapping[str, Mission] = MappingProxyType({mission.name: mission for mission in _ALL})
-"""The built-in missions by name."""
+MISSIONS: Mapping[str, Mission] = MappingProxyType({typed_name(mission.name): mission for mission in _ALL})
+"""The built-in missions by the names that users type."""

@@ -1,0 +1,305 @@
+"""Missions of mettagrid by what users write. Imports mettagrid only when one is asked for.
+
+mettagrid:empty_room,width=20,cogs=8    a mission of ours on mettagrid's engine
+mission.py, mission.yaml, mission.json  a file: `get_config()` or `config`, or a configuration as mettagrid writes it
+machina_1, cogsguard:arena              a mission of a game that is installed beside cogames
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib.util
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from paceline.errors import BadInput
+from paceline.types import Mission
+
+if TYPE_CHECKING:
+    from mettagrid.config.mettagrid_config import MettaGridConfig
+
+PREFIX = "mettagrid:"
+FILES = (".yaml", ".yml", ".json")
+CHAINED = "chained"
+
+ABOUT: Mapping[str, str] = MappingProxyType(
+    {
+        "empty_room": "A room with nothing in it but its walls.",
+        "arena": "Mettagrid's arena: a few walls, and agents who may attack each other.",
+        "navigation": "Mettagrid's navigation game among scattered walls.",
+        "caves": "Caves, other ones in every episode.",
+        "market": "Goods everywhere, to be carried to stores: many objects that are not walls.",
+    }
+)
+"""The missions of ours, and one sentence of each for listings."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a mission, whatever its kind; None: as it is.
+
+    Attributes:
+        cogs: How many agents.
+        steps: The most steps of an episode.
+        map_seed: The seed of the map; None: the episode's.
+        variants: Variants of the mission, in order.
+    """
+
+    cogs: int | None = None
+    steps: int | None = None
+    map_seed: int | None = None
+    variants: tuple[str, ...] = ()
+
+    def with_options(self, options: dict[str, Any]) -> tuple[Asked, dict[str, Any]]:
+        """Takes its own words out of a spec's options; what is asked for all missions counts before them."""
+        rest = dict(options)
+        cogs = rest.pop("cogs", rest.pop("agents", None))
+        steps, map_seed, variant = (rest.pop(name, None) for name in ("steps", "map_seed", "variant"))
+        variants = self.variants or (() if variant is None else (str(variant),))
+        return Asked(
+            _first(self.cogs, cogs), _first(self.steps, steps), _first(self.map_seed, map_seed), variants
+        ), rest
+
+    def check(self) -> None:
+        """Raises `BadInput` for numbers that make no sense."""
+        for name, value, least in (("cogs", self.cogs, 1), ("steps", self.steps, 1), ("map_seed", self.map_seed, 0)):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise BadInput(f"{name}={value!r}; give a whole number, {least} or more")
+
+
+class Recipe:
+    """Builds a world from a configuration that was made once, where the run was planned.
+
+    Args:
+        config: The mission, complete.
+        asked: What was asked of it.
+        files: What it follows from.
+    """
+
+    def __init__(self, config: MettaGridConfig, asked: Asked, files: tuple[Path, ...] = ()) -> None:
+        self.config, self.files, self._asked = config, files, asked
+
+    def __call__(self, render_mode: str | None = None) -> Any:
+        from paceline.adapters.mettagrid.world import MettaGridWorld
+
+        return MettaGridWorld(self.config, render_mode)
+
+    def identity(self) -> dict[str, Any]:
+        """What a run must have in common with another one to be the same."""
+        asked = {name: value for name, value in vars(self._asked).items() if value not in (None, ())}
+        return {**asked, "config": self._digest}
+
+    @cached_property
+    def _digest(self) -> str:
+        text = json.dumps(self.config.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def is_installed() -> bool:
+    """Whether the extra is."""
+    return importlib.util.find_spec("mettagrid") is not None
+
+
+def check_installed(name: str) -> None:
+    """Raises `BadInput` if it is not."""
+    if not is_installed():
+        raise BadInput(f"{name} needs mettagrid: pip install 'paceline[mettagrid]' (Python 3.11 or 3.12)")
+
+
+def built_in(name: str, options: dict[str, Any], asked: Asked, written: str) -> Mission:
+    """A mission of ours: `name` of `ABOUT`, with its builder's own options.
+
+    Raises:
+        BadInput: there is no such mission, or it has no such option.
+    """
+    check_installed(f"{PREFIX}{name}")
+    from paceline.adapters.mettagrid.builders import BUILDERS
+
+    if name not in BUILDERS:
+        close = difflib.get_close_matches(name, BUILDERS, n=1)
+        hint = f"; close to it: {PREFIX}{close[0]}" if close else ""
+        raise BadInput(f"there is no mission {PREFIX}{name}{hint}; there are {', '.join(PREFIX + b for b in BUILDERS)}")
+    return _of_builder(written, BUILDERS[name], options, asked, ABOUT[name])
+
+
+def stand_in(written: str, options: dict[str, Any], asked: Asked) -> Mission:
+    """The mission that plays `machina_1` on mettagrid's engine where cogsguard is not installed."""
+    from paceline.adapters.mettagrid.builders import machina_1
+
+    return _of_builder(
+        f"{written} (stand-in on mettagrid)",
+        machina_1,
+        options,
+        asked,
+        "A stand-in for the mission of that name in cogsguard: mettagrid's engine and as large a map, another game.",
+        "machina_1 is played on a stand-in of ours, on mettagrid's engine, not on cogsguard's map: its scores are not "
+        "comparable",
+    )
+
+
+def of_file(path: Path, options: dict[str, Any], asked: Asked, written: str) -> Mission:
+    """A mission of a YAML or JSON file."""
+    check_installed(written)
+    asked, rest = asked.with_options(options)
+    _check_options(written, rest, ())
+    _check_variants(written, asked.variants, {})
+    return _mission(written, _adapted(_read(path), asked, written), asked, files=(path.resolve(),))
+
+
+def of_module(module: ModuleType, options: dict[str, Any], asked: Asked, written: str) -> Mission:
+    """A mission of a Python file: what `get_config()` gives, or `config`; `variants` maps names to functions.
+
+    Options of the spec are given to `get_config`, and so is the number of cogs if it takes one.
+    """
+    check_installed(written)
+    asked, rest = asked.with_options(options)
+    asked.check()
+    make = getattr(module, "get_config", None)
+    if make is None:
+        _check_options(written, rest, ())
+        config = module.config.model_copy(deep=True) if hasattr(module.config, "model_copy") else module.config
+    else:
+        known = list(inspect.signature(make).parameters)
+        _check_options(written, rest, known)
+        told = [name for name in _FOR_AGENTS if name in known and asked.cogs is not None][:1]
+        config = _attempt(lambda: make(**rest, **dict.fromkeys(told, asked.cogs)), f"get_config() of {written}")
+    variants: Mapping[str, Callable[[Any], Any]] = getattr(module, "variants", {})
+    _check_variants(written, asked.variants, variants)
+    for name in asked.variants:
+        config = _attempt(lambda name=name, config=config: variants[name](config), f"variant {name!r}") or config  # type: ignore[misc]
+    return _mission(written, _adapted(config, asked, written), asked, files=(Path(str(module.__file__)),))
+
+
+def of_game(name: str, options: dict[str, Any], asked: Asked, written: str) -> Mission | None:
+    """A mission of an installed game: MISSION, or GAME:MISSION; None if no game has it."""
+    from paceline.adapters.mettagrid import games
+
+    if not games.are_there():
+        return None
+    asked, rest = asked.with_options(options)
+    asked.check()
+    config = games.find(name, asked.variants, asked.cogs)
+    if config is None:
+        return None
+    _check_options(written, rest, ())
+    # A game has placed its cogs itself.
+    return _mission(written, _adapted(config, Asked(None, asked.steps, asked.map_seed), written), asked)
+
+
+_FOR_AGENTS = ("cogs", "num_cogs", "agents", "num_agents")
+
+
+def _of_builder(
+    name: str, make: Callable[..., Any], options: dict[str, Any], asked: Asked, about: str, caution: str = ""
+) -> Mission:
+    asked, rest = asked.with_options(options)
+    asked.check()
+    _check_options(name, rest, [word for word in inspect.signature(make).parameters if word != "cogs"])
+    _check_variants(name, asked.variants, {})
+    cogs = {} if asked.cogs is None else {"cogs": asked.cogs}
+    config = _attempt(lambda: make(**cogs, **rest), f"mission {name!r}")
+    config = _adapted(config, Asked(None, asked.steps, asked.map_seed), name)
+    if cogs:
+        _check_room(config, name)
+    return _mission(name, config, asked, about, caution)
+
+
+def _mission(
+    name: str, config: Any, asked: Asked, about: str = "", caution: str = "", files: tuple[Path, ...] = ()
+) -> Mission:
+    return Mission(name, Recipe(config, asked, files), about=about, caution=caution, seating=CHAINED)
+
+
+def _adapted(config: Any, asked: Asked, name: str) -> Any:
+    """The configuration with what is asked of it."""
+    from mettagrid.config.mettagrid_config import MettaGridConfig
+    from mettagrid.map_builder.map_builder import HasSeed
+
+    asked.check()
+    if not isinstance(config, MettaGridConfig):
+        raise BadInput(f"{name} gives a {type(config).__name__}; it must be a MettaGridConfig")
+    game = config.game
+    if asked.cogs not in (None, game.num_agents):
+        _set_cogs(game, asked.cogs, name)
+        _check_room(config, name)
+    if asked.steps is not None:
+        game.max_steps = asked.steps
+    if asked.map_seed is not None:
+        if not isinstance(game.map_builder, HasSeed):
+            raise BadInput(f"the map of {name} is drawn by hand, and has no seed: leave --map-seed away")
+        game.map_builder.seed = asked.map_seed
+    return config
+
+
+def _set_cogs(game: Any, cogs: int | None, name: str) -> None:
+    if game.agents:
+        raise BadInput(f"{name} describes each of its {len(game.agents)} agents: leave --cogs away, or change the file")
+    builder = game.map_builder
+    for place in (builder, getattr(builder, "instance", None)):
+        for field in ("agents", "num_agents"):
+            if isinstance(getattr(place, field, None), int):
+                setattr(place, field, cogs)
+    game.num_agents = cogs
+
+
+def _check_room(config: Any, name: str) -> None:
+    """Whether the map has room for the cogs that were asked for."""
+    cogs, builder = config.game.num_agents, config.game.map_builder
+    border = getattr(builder, "border_width", 0)
+    sides = [getattr(builder, side, None) for side in ("width", "height")]
+    if all(isinstance(side, int) for side in sides):
+        room = max(0, sides[0] - 2 * border) * max(0, sides[1] - 2 * border)
+        if cogs > room:  # mettagrid's random maps would look for a place for ever
+            raise BadInput(f"{name} has no room for {cogs} cogs: its map has {room} places")
+    try:
+        config.game.map_builder.create().build_for_num_agents(cogs)
+    except Exception as error:
+        raise BadInput(f"{name} has no room for {cogs} cogs: {error}") from error
+
+
+def _read(path: Path) -> Any:
+    from mettagrid.config.mettagrid_config import MettaGridConfig
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".json":
+            content = json.loads(text)
+        else:
+            import yaml
+
+            content = yaml.safe_load(text)
+        return MettaGridConfig(**content)
+    except Exception as error:
+        raise BadInput(f"{path} is no mission of mettagrid: {str(error).strip()[:400]}") from error
+
+
+def _attempt(make: Callable[[], Any], what: str) -> Any:
+    try:
+        return make()
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(f"{what} failed: {type(error).__name__}: {error}") from error
+
+
+def _check_options(name: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
+    common = ["cogs", "steps", "map_seed", "variant"]
+    if unknown := [option for option in options if option not in known]:
+        raise BadInput(f"{name} has no option {', '.join(unknown)}; it has {', '.join([*known, *common])}")
+
+
+def _check_variants(name: str, wanted: Iterable[str], known: Mapping[str, Any]) -> None:
+    if unknown := [variant for variant in wanted if variant not in known]:
+        there = f"it has {', '.join(known)}" if known else "it has none"
+        raise BadInput(f"{name} has no variant {', '.join(unknown)}; {there}")
+
+
+def _first(value: Any, other: Any) -> Any:
+    return other if value is None else value

@@ -1,0 +1,197 @@
+"""Policies of mettagrid at paceline's seats: one `MultiAgentPolicy` for all seats of a spec, as in upstream's runner.
+
+Cogs (a recipe) ──► MultiAgentPolicy, anew in every episode ── agent_policy(i) ──► Cog, at its seat
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mettagrid.mettagrid_c import dtype_actions
+from mettagrid.policy.policy import AgentPolicy, MultiAgentPolicy
+from mettagrid.util.module import load_symbol
+
+from paceline.adapters.mettagrid.tokens import Array, Reader
+from paceline.errors import BadInput
+from paceline.sources import files_of
+from paceline.types import Seat
+
+
+class Cogs:
+    """Makes the policies of all seats that one spec has in an episode; they may share state, so they stay together.
+
+    Args:
+        source: The class, or the path of it as mettagrid writes it.
+        data: A file for `load_policy_data`.
+        keywords: For the class.
+        together: False: every seat gets a policy of its own, and may live in a worker of its own.
+        timeout_ms: What `configure_action_timeout_ms` is told; None: nothing is.
+        files: What the policy follows from, beside its class.
+    """
+
+    def __init__(
+        self,
+        source: str | type,
+        data: str | None = None,
+        keywords: Mapping[str, Any] | None = None,
+        *,
+        together: bool = True,
+        timeout_ms: int | None = None,
+        files: tuple[Path, ...] = (),
+    ) -> None:
+        self._source, self._data, self._keywords = source, data, dict(keywords or {})
+        self.together, self.timeout_ms = together, timeout_ms
+        self._files = files
+        self._policy: MultiAgentPolicy | None = None
+        self._seated: list[Cog] = []
+        self._begun = False
+
+    def __call__(self, seat: Seat) -> Cog:
+        interface = _interface(seat)
+        if self._policy is None:
+            self._policy = self._built(seat)
+        cog = Cog(self, self._policy.agent_policy(seat.index), seat, Reader(interface))
+        self._seated.append(cog)
+        return cog
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A recipe without what was made of it: a copy begins anew, wherever it goes."""
+        return {**vars(self), "_policy": None, "_seated": [], "_begun": False}
+
+    @property
+    def files(self) -> list[Path]:
+        """What its policies follow from, besides what is installed: their class, their data, their bundle."""
+        return [*files_of(self.load()), *self._files, *([] if self._data is None else [Path(self._data)])]
+
+    def begin(self) -> None:
+        """Resets the policies of all seats in their order, once, before the first of them acts."""
+        if not self._begun:
+            self._begun = True
+            for cog in self._seated:
+                cog.agent.reset()  # bare: some take no argument
+
+    def _built(self, seat: Seat) -> MultiAgentPolicy:
+        made: Any = self.load()
+        keywords = {"device": seat.device, **self._keywords} if _takes(made, "device") else self._keywords
+        if issubclass(made, AgentPolicy):
+            return _Alone(made, _interface(seat), keywords)
+        policy: MultiAgentPolicy = made(_interface(seat), **keywords)
+        if self._data is not None:
+            policy.load_policy_data(self._data)
+        if self.timeout_ms is not None:
+            policy.configure_action_timeout_ms(max(self.timeout_ms, policy.minimum_action_timeout_ms))
+        return policy
+
+    def load(self) -> type:
+        """The class.
+
+        Raises:
+            BadInput: it is not there, or is no policy of mettagrid.
+        """
+        made = loaded(self._source) if isinstance(self._source, str) else self._source
+        if not is_policy(made):
+            raise BadInput(
+                f"{self._source} is {made!r:.80}; it must be a MultiAgentPolicy or an AgentPolicy of mettagrid"
+            )
+        return made
+
+
+class BatchCogs(Cogs):
+    """The same for a policy that answers for all of its seats in one call of `step_batch`."""
+
+    def load(self) -> type:
+        """The class; `BadInput` if its `step_batch` is only the one that it inherits."""
+        made = super().load()
+        if getattr(made, "step_batch", None) in (None, MultiAgentPolicy.step_batch):
+            raise BadInput(f"{made.__name__} has no step_batch of its own: leave batch=true away")
+        return made
+
+    def act_seats(self, observations: Mapping[int, Array]) -> dict[int, int]:
+        """Answers by the number of the seat; the rows of seats that are not asked hold no tokens."""
+        self.begin()
+        assert self._policy is not None
+        interface, table = self._policy.policy_env_info, self._seated[0].table
+        raw = np.full((interface.num_agents, *interface.observation_shape), 0xFF, np.uint8)
+        for seat, obs in observations.items():
+            raw[seat] = obs
+        actions = np.zeros(interface.num_agents, dtype_actions)
+        self._policy.step_batch(raw, actions)
+        return {seat: table.flat[int(actions[seat])] for seat in observations}
+
+
+class Cog:
+    """An `AgentPolicy` at its seat: raw rows in, the number of an action out."""
+
+    def __init__(self, cogs: Cogs, agent: AgentPolicy, seat: Seat, reader: Reader) -> None:
+        self.agent, self.table = agent, seat.observation_space.table
+        self._cogs, self._index, self._reader = cogs, seat.index, reader
+        self._talks = _interface(seat).talk.enabled
+
+    def reset(self, seed: int) -> None:
+        """Nothing yet: mettagrid resets policies when all of them are there, and gives them no seed."""
+
+    def act(self, obs: Any) -> Any:
+        """Asks the policy."""
+        self._cogs.begin()
+        if not self._talks:
+            return self.table.number(self.agent.step(self._reader.observation(self._index, obs)))
+        action = self.agent.step(self._reader.observation(self._index, obs["tokens"], obs["talk"]))
+        return self.table.number(action), action.talk or ""
+
+    def close(self) -> None:
+        """Lets the policy close, if it can."""
+        close = getattr(self.agent, "close", None)
+        if callable(close):
+            close()
+
+
+class _Alone(MultiAgentPolicy):
+    """A class of `AgentPolicy` where a `MultiAgentPolicy` is wanted: every agent has one of its own."""
+
+    def __init__(self, made: type, interface: Any, keywords: Mapping[str, Any]) -> None:
+        super().__init__(interface)
+        self._made, self._keywords = made, dict(keywords)
+
+    def agent_policy(self, agent_id: int) -> AgentPolicy:
+        more = {"agent_id": agent_id} if _takes(self._made, "agent_id", strictly=True) else {}
+        made: AgentPolicy = self._made(self._policy_env_info, **more, **self._keywords)
+        return made
+
+
+def is_policy(made: Any) -> bool:
+    """Whether it is a class of mettagrid's policies."""
+    return isinstance(made, type) and issubclass(made, MultiAgentPolicy | AgentPolicy)
+
+
+def loaded(path: str) -> Any:
+    """What a dotted path names.
+
+    Raises:
+        BadInput: there is nothing of that name, or it cannot be imported.
+    """
+    try:
+        return load_symbol(path)
+    except ModuleNotFoundError as error:
+        raise BadInput(
+            f"{path} cannot be loaded: {error}; write package.module.Class, and install what it needs"
+        ) from error
+    except Exception as error:
+        raise BadInput(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def _interface(seat: Seat) -> Any:
+    interface = getattr(seat.observation_space, "interface", None)
+    if interface is None:
+        raise BadInput(f"a policy of mettagrid plays missions of mettagrid, and {seat.mission!r} is none")
+    return interface
+
+
+def _takes(made: Any, name: str, strictly: bool = False) -> bool:
+    parameters = inspect.signature(made).parameters
+    if strictly:
+        return name in parameters
+    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

@@ -1,0 +1,109 @@
+"""Policies of mettagrid by what users write: short names, class paths, bundle directories and zips.
+
+Nothing is discovered by import, so that a scripted policy costs no import of torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paceline.adapters.mettagrid.policies import BatchCogs, Cogs, is_policy, loaded
+from paceline.adapters.mettagrid.short_names import short_names
+from paceline.errors import BadInput
+from paceline.sources import content_digest
+
+DEFAULT = "random"
+"""The policy that plays a mission of mettagrid when none is named."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a spec says of a policy besides its name.
+
+    Attributes:
+        keywords: What its class is built with.
+        data: A file for `load_policy_data`.
+        together: Whether all seats of an episode share one `MultiAgentPolicy`.
+        batch: Whether they are asked in one call of its `step_batch`.
+        timeout_ms: What the policy is told of the time that an action may take.
+    """
+
+    keywords: Mapping[str, Any]
+    data: str | None = None
+    together: bool = True
+    batch: bool = False
+    timeout_ms: int | None = None
+
+    def cogs(self, source: Any, data: str | None = None, files: tuple[Path, ...] = ()) -> Cogs:
+        """The recipe for a class, or the path of one; what is wrong with it is told now."""
+        alone = is_policy(source) and not hasattr(source, "agent_policy")  # an AgentPolicy: nothing is shared
+        kind = BatchCogs if self.batch else Cogs
+        made = kind(
+            source,
+            self.data or data,
+            self.keywords,
+            together=self.together and not alone,
+            timeout_ms=self.timeout_ms,
+            files=files,
+        )
+        made.load()
+        if self.batch and not self.together:
+            raise BadInput("batch=true asks all seats in one call, and together=false has them live apart: give one")
+        return made
+
+
+def find(name: str, wanted: Wanted) -> Cogs | None:
+    """The policy of a name, as `cogames -p` takes it; None if mettagrid knows no such name."""
+    if "://" in name:
+        raise BadInput(f"{name} is not on this machine: download the bundle, and give its path")
+    if is_bundle(name):
+        return _bundle(Path(name), wanted)
+    path = short_names().get(name)
+    if path is not None:
+        return wanted.cogs(loaded(path))
+    if "." not in name or ":" in name or name.endswith(".py"):
+        return None
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    return wanted.cogs(loaded(name))
+
+
+def find_class(name: str, wanted: Wanted) -> Cogs:
+    """The same for what stands after `class=`, where nothing else can be meant."""
+    found = find(name, wanted)
+    if found is None:
+        close = difflib.get_close_matches(name, short_names(), n=3)
+        hint = f"; close to it: {', '.join(close)}" if close else ""
+        known = ", ".join(sorted(short_names()))
+        raise BadInput(f"mettagrid has no policy {name!r}{hint}; write package.module.Class, or one of {known}")
+    return found
+
+
+def is_bundle(name: str) -> bool:
+    """Whether it names a bundle: a directory, or a zip."""
+    return Path(name).is_dir() or (name.endswith(".zip") and Path(name).is_file())
+
+
+def _bundle(path: Path, wanted: Wanted) -> Cogs:
+    """Loads a bundle as mettagrid does. A zip is unpacked once for its content, not for its name."""
+    from mettagrid.policy.prepare_policy_spec import load_policy_spec_from_path
+
+    path = path.resolve()
+    place = None
+    if path.is_file():
+        place = Path(tempfile.gettempdir()) / f"paceline-bundles-{os.getuid()}" / content_digest(path)
+    try:
+        spec = load_policy_spec_from_path(path, force_dest=place)
+    except Exception as error:
+        raise BadInput(f"{path} is no bundle of a policy: {error}") from error
+    merged = Wanted(
+        {**spec.init_kwargs, **wanted.keywords}, wanted.data, wanted.together, wanted.batch, wanted.timeout_ms
+    )
+    return merged.cogs(loaded(short_names().get(spec.class_path, spec.class_path)), spec.data_path, (path,))
