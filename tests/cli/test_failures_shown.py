@@ -39,11 +39,11 @@ def test_only_frames_of_the_user_are_shown(agents: str, tmp_path: Path) -> None:
     assert "engine" in (tmp_path / "episodes.jsonl").read_text()  # there is everything
 
 
-def test_a_lost_worker_is_told_as_an_episode_without_a_step() -> None:
+def test_a_lost_worker_is_told_as_an_episode_with_who_was_being_asked() -> None:
     dies = Player("dies", partial(Harms, how="exit"))
     report = evaluate(MEETING, dies, plan=1, agents="off")
     text = shown(report)
-    assert "meeting/0 (seed 0): WorkerLost: the episode lost its worker in 3 tries" in text
+    assert "meeting/0 (seed 0, agent agent_0, policy dies, step 3): WorkerLost: the episode lost its worker in 3" in text
     assert "item" not in text
     assert not any("mapped function" in note for note in report.notes)
 

@@ -1,4 +1,4 @@
-"""`paceline eval` on missions of mettagrid: what cogames' users type, what they get, and what a failing policy costs."""
+"""`paceline eval` on missions of mettagrid: what users of cogames type, and what a failing policy costs."""
 
 import json
 import os

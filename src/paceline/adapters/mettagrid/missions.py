@@ -253,9 +253,9 @@ def _check_room(config: Any, name: str) -> None:
     """Whether the map has room for the cogs that were asked for."""
     cogs, builder = config.game.num_agents, config.game.map_builder
     border = getattr(builder, "border_width", 0)
-    sides = [getattr(builder, side, None) for side in ("width", "height")]
-    if all(isinstance(side, int) for side in sides):
-        room = max(0, sides[0] - 2 * border) * max(0, sides[1] - 2 * border)
+    width, height = getattr(builder, "width", None), getattr(builder, "height", None)
+    if isinstance(width, int) and isinstance(height, int):
+        room = max(0, width - 2 * border) * max(0, height - 2 * border)
         if cogs > room:  # mettagrid's random maps would look for a place for ever
             raise BadInput(f"{name} has no room for {cogs} cogs: its map has {room} places")
     try:
