@@ -43,7 +43,9 @@ def test_a_lost_worker_is_told_as_an_episode_with_who_was_being_asked() -> None:
     dies = Player("dies", partial(Harms, how="exit"))
     report = evaluate(MEETING, dies, plan=1, agents="off")
     text = shown(report)
-    assert "meeting/0 (seed 0, agent agent_0, policy dies, step 3): WorkerLost: the episode lost its worker in 3" in text
+    assert (
+        "meeting/0 (seed 0, agent agent_0, policy dies, step 3): WorkerLost: the episode lost its worker in 3" in text
+    )
     assert "item" not in text
     assert not any("mapped function" in note for note in report.notes)
 

@@ -35,7 +35,8 @@ def missions(as_json: Annotated[bool, _JSON] = False) -> None:
     from paceline.catalog import known_missions
 
     found = {name: mission.about for name, mission in known_missions().items()}
-    _list(found, as_json, "also: gym:ID, pz:module, file.py:factory, package.module:factory")
+    more = "also: gym:ID, pz:module, mission files of mettagrid, file.py:factory, package.module:factory"
+    _list(found, as_json, more)
 
 
 def policies(as_json: Annotated[bool, _JSON] = False) -> None:
@@ -44,7 +45,8 @@ def policies(as_json: Annotated[bool, _JSON] = False) -> None:
     from paceline.policies import ABOUT
 
     found = {name: ABOUT.get(name) or _first_line(factory) for name, factory in known_policies().items()}
-    _list(found, as_json, "also: file.py:Class, package.module:Class, sb3:ALGORITHM, torch:file.py:Module")
+    more = "also: file.py:Class, package.module:Class, sb3:ALGORITHM, torch:file.py:Module, class=package.module.Class"
+    _list(found, as_json, more)
 
 
 def describe(name: Annotated[str, typer.Argument(metavar="NAME", help="A mission, or a policy.")]) -> None:
@@ -107,6 +109,8 @@ def _options(mission: Any, env: Any) -> list[Any]:
     """What can be set: as the maker says, or, if it takes any keyword, the class of what it made."""
     from paceline.cli._options import names_its_options, options_of
 
+    if hasattr(mission.make, "options"):
+        return options_of(lambda: None, mission.make.options())
     maker = mission.make if names_its_options(mission.make) else type(getattr(env, "unwrapped", env))
     registered = getattr(getattr(env, "spec", None), "kwargs", None) or {}  # with Gymnasium
     return options_of(maker, {**registered, **mission.options}, ("render_mode",))

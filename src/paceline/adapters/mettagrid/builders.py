@@ -27,7 +27,6 @@ from mettagrid.map_builder.random_map import RandomMapBuilderConfig
 from mettagrid.mapgen.mapgen import MapGenConfig
 from mettagrid.mapgen.scene import ChildrenAction
 from mettagrid.mapgen.scenes.biome_caves import BiomeCavesConfig
-from mettagrid.mapgen.scenes.make_connected import MakeConnectedConfig
 from mettagrid.mapgen.scenes.random import RandomConfig
 
 _STEPS = 1000
@@ -57,6 +56,8 @@ def navigation(cogs: int = 4, width: int = 20, height: int = 20, walls: int = 40
 
 def caves(cogs: int = 4, width: int = 40, height: int = 40) -> MettaGridConfig:
     """Caves, other ones in every episode, with a way from each to all others."""
+    from mettagrid.mapgen.scenes.make_connected import MakeConnectedConfig  # it imports half of scipy
+
     connected = ChildrenAction(scene=MakeConnectedConfig(), where="full")
     agents = ChildrenAction(scene=_scattered({}, cogs), where="full")
     instance = BiomeCavesConfig(children=[connected, agents])

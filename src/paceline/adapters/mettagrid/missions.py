@@ -81,15 +81,28 @@ class Recipe:
         config: The mission, complete.
         asked: What was asked of it.
         files: What it follows from.
+        options: What else can be set, with its value.
     """
 
-    def __init__(self, config: MettaGridConfig, asked: Asked, files: tuple[Path, ...] = ()) -> None:
-        self.config, self.files, self._asked = config, files, asked
+    def __init__(
+        self,
+        config: MettaGridConfig,
+        asked: Asked,
+        files: tuple[Path, ...] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.config, self.files, self._asked, self._options = config, files, asked, dict(options or {})
 
     def __call__(self, render_mode: str | None = None) -> Any:
         from paceline.adapters.mettagrid.world import MettaGridWorld
 
         return MettaGridWorld(self.config, render_mode)
+
+    def options(self) -> dict[str, Any]:
+        """What can be set, with its value."""
+        game = self.config.game
+        common = {"steps": game.max_steps, "map_seed": getattr(game.map_builder, "seed", None)}
+        return {"cogs": game.num_agents, **self._options, **common}
 
     def identity(self) -> dict[str, Any]:
         """What a run must have in common with another one to be the same."""
@@ -208,13 +221,13 @@ def _of_builder(
     config = _adapted(config, Asked(None, asked.steps, asked.map_seed), name)
     if cogs:
         _check_room(config, name)
-    return _mission(name, config, asked, about, caution)
+    defaults = {word: p.default for word, p in inspect.signature(make).parameters.items() if word != "cogs"}
+    recipe = Recipe(config, asked, options={**defaults, **rest})
+    return Mission(name, recipe, about=about, caution=caution, seating=CHAINED)
 
 
-def _mission(
-    name: str, config: Any, asked: Asked, about: str = "", caution: str = "", files: tuple[Path, ...] = ()
-) -> Mission:
-    return Mission(name, Recipe(config, asked, files), about=about, caution=caution, seating=CHAINED)
+def _mission(name: str, config: Any, asked: Asked, files: tuple[Path, ...] = ()) -> Mission:
+    return Mission(name, Recipe(config, asked, files), seating=CHAINED)
 
 
 def _adapted(config: Any, asked: Asked, name: str) -> Any:
