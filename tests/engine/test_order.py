@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import threading
 from functools import partial
 from pathlib import Path
@@ -435,3 +436,20 @@ def test_any_order_of_everything_is_the_same(data: st.DataObject) -> None:
                     said.append([add.outputs["o"].tolist(), double.outputs["o"].tolist()])
             assert said == [] or said[0] == said[1]
         assert both[0][0].call("get") == both[1][0].call("get")
+
+
+class Echo:
+    def say(self, word: str, _: bytes = b"") -> str:
+        return word
+
+
+def test_a_message_that_the_line_refuses_is_not_sent_with_a_later_one() -> None:
+    """The kernel refuses a packet that is larger than the line's buffer: the worker is replaced, and answers stay
+    with the calls that they belong to."""
+    with Pool([Echo], backend="process", workers=1) as pool:
+        assert pool.call("say", {0: ("first",)}) == {0: "first"}
+        (slot,) = [slot for number, slot in pool._crew.slots.items() if number != HERE]
+        slot.worker.channel.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        assert pool.call("say", {0: ("large", bytes(60_000))}) == {0: "large"}
+        assert [pool.call("say", {0: (word,)})[0] for word in ("a", "b", "c")] == ["a", "b", "c"]
+        assert any("rebuilding" in event.text for event in pool.events)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
+import numpy as np
 import pytest
 
-from paceline import BadInput, Pool
+from paceline import Anew, BadInput, Pool
 from paceline.engine.plan import Choice
 
 
@@ -80,3 +83,39 @@ def test_who_can_be_saved_need_not_be_replayed_on_threads() -> None:
         assert [crew.moving.can_save(member) for member in crew.members] == [True, False]
         assert [len(member.journal) for member in crew.members] == [0, 1]
         assert pool.call("step") == {0: 2, 1: 2}
+
+
+class Large:
+    """Its state holds an array that travels beside its pickle."""
+
+    def __init__(self) -> None:
+        self.array = np.zeros(20_000)
+
+    def add(self, amount: float) -> float:
+        self.array = self.array + amount
+        return float(self.array.sum())
+
+    def begin(self, amount: float) -> Anew:
+        self.array = np.full(20_000, amount)
+        return Anew(float(self.array.sum()), self.snapshot())
+
+    def snapshot(self) -> np.ndarray:
+        return self.array
+
+    def restore(self, state: np.ndarray) -> None:
+        self.array = np.array(state)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_large_snapshot_can_be_sent_to_a_new_worker_and_to_another(killable: str, anew: bool) -> None:
+    """Rebuilt after a death, and moved: the array must not lie in a message that is long gone."""
+    with Pool([Large, Large], backend=killable, workers=2) as pool:
+        pool.call("add", {0: (1.0,), 1: (2.0,)})
+        if anew:
+            pool.call("begin", {0: (1.0,), 1: (2.0,)})
+        else:
+            pool.snapshot()
+        os.kill(pool.workers[0].pid, signal.SIGKILL)
+        assert pool.call("add", {0: (1.0,), 1: (2.0,)}) == {0: 40_000.0, 1: 80_000.0}
+        pool.move({0: 1})
+        assert pool.call("add", {0: (1.0,), 1: (2.0,)}) == {0: 60_000.0, 1: 120_000.0}

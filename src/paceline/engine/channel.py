@@ -9,6 +9,7 @@ Nothing here has a name in any file system, so nothing can be left behind by a p
 from __future__ import annotations
 
 import array
+import contextlib
 import errno
 import os
 import pickle
@@ -84,7 +85,21 @@ class Channel:
                 return
             except (BrokenPipeError, ConnectionResetError):
                 _close_all(fds)
+            except OSError:  # no buffers, too many descriptors under way: it cannot be said, and must not be said later
+                self._cut()
+                return
             self._outbox.popleft()
+
+    def _cut(self) -> None:
+        """Ends the line: the worker finds it cut and ends itself, and its supervisor sees that as any other death.
+
+        A message that was kept would go out with the next one, and every later answer would belong to another call.
+        """
+        for _, fds in self._outbox:
+            _close_all(fds)
+        self._outbox.clear()
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
 
     def receive(self, *, blocking: bool = False) -> Any:
         """Gives the next message, or `None` if none has come.

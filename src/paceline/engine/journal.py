@@ -73,7 +73,10 @@ class Journal:
     def start_anew(self, base: Base, last: tuple[PortLog, int] | None = None) -> None:
         """Forgets what was before. `last` is the port and item that said so, if it was said there: without a
         snapshot that last run belongs to the new beginning."""
-        self.story = None if base == (None, None) else base, []
+        state, streams = base
+        if state is not None:  # large arrays in it still lie in the message that it came with, which cannot be sent on
+            state = wire.settle(state)
+        self.story = None if state is None and streams is None else (state, streams), []
         self.runs = self.echoes = self.condensed = 0
         for log, item in self.logs:
             log.forget(item, but_last=(log, item) == last and base[0] is None)
