@@ -59,9 +59,10 @@ class Sizes:
     steps: int = 300  # of each of these
     source_steps: int = 40
     auto_steps: int = 250
+    auto_rounds: int = 7  # slices of seconds, four a round
 
 
-QUICK = Sizes(rounds=3, share=0.3, episodes=4, steps=60, source_steps=10, auto_steps=60)
+QUICK = Sizes(rounds=3, share=0.3, episodes=4, steps=60, source_steps=10, auto_steps=60, auto_rounds=3)
 
 SHORT = 20  # ticks of the short episode that is taken off the long one
 MISSIONS: dict[str, tuple[str, int, int, float | None]] = {  # name → spec, agents, ticks, aim
@@ -269,9 +270,10 @@ def auto(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
         )
         for call in contestants.values():
             call()
-        slices = interleave(quiet, contestants, sizes.rounds)
+        slices = interleave(quiet, contestants, sizes.auto_rounds)
         best = min(("off", "process"), key=lambda mode: slices[mode].median())
-        what = f"8 agents, {name}: auto / best fixed (agents {best})"
+        steps = sizes.auto_steps * longer
+        what = f"an episode of {steps} steps, 8 agents, {name}: auto / best fixed (agents {best})"
         yield ratio_row(what, slices["auto"], slices[best], 1.1)
         yield ratio_row("… where auto has not played such a team before", slices["first"], slices[best], 1.1)
         yield gain_row("… agents off / agents process", slices["process"], slices["off"])

@@ -14,7 +14,7 @@ from mettagrid.policy.policy_env_interface import PolicyEnvInterface
 from mettagrid.simulator.interface import AgentObservation
 from mettagrid.types import Action
 
-_ROUNDS = 25_000  # of the loop in Thinker: about two milliseconds
+_ROUNDS = 12_000  # of the loop in Thinker: about two milliseconds
 
 
 class Heavy(AgentPolicy):

@@ -66,6 +66,7 @@ class Rollout:
         self.env = self._shelf.pop() if self._shelf else as_parallel(mission.build(**(options or {})), mission.name)
         self._running = RunningDigest()
         self._infos: dict[Any, Mapping[str, Any]] = {}
+        self._replay: Path | None = None
         self.over = False
         self.episode = Episode(mission.name, index, seed)
 
@@ -157,7 +158,7 @@ class Rollout:
         if not hasattr(self.env, "save_replay"):
             raise BadInput(f"mission {self._mission.name!r} keeps no replays: leave --save-replay-dir away")
         self.env.save_replay(path, policies)
-        self.episode.replay = str(path)
+        self._replay = path
 
     def close(self) -> None:
         """Ends the environment, or puts it by for another episode if the mission allows that."""
@@ -176,11 +177,14 @@ class Rollout:
     def _end(self, *, ended: bool, truncated: bool) -> None:
         self.over = True
         self.episode.ended, self.episode.truncated = bool(ended), bool(truncated)
-        count = getattr(self.env, "totals", None)
-        if count is None:
-            self.episode.stats = _stats(self._infos)
+        count = getattr(self.env, "episode_totals", None)
+        totals = count() if callable(count) else None
+        if isinstance(totals, Totals):
+            self._take_totals(totals)
         else:
-            self._take_totals(count())
+            self.episode.stats = _stats(self._infos)
+        if self._replay is not None:
+            self.episode.replay = str(self._replay)
         self.episode.digest = self._running.hexdigest()
 
     def _take_totals(self, totals: Totals) -> None:

@@ -29,7 +29,8 @@ def files_of(factory: Any) -> Iterator[Path]:
             if callable(value):
                 yield from files_of(value)
         factory = factory.func
-    yield from getattr(factory, "files", ())
+    named = getattr(factory, "files", None)
+    yield from (path for path in (named if isinstance(named, list | tuple) else ()) if isinstance(path, Path))
     path = _source(factory)
     if path is not None and not any(path.is_relative_to(place) for place in (_OURS, *_INSTALLED)):
         yield path

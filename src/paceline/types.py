@@ -89,7 +89,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Totals:
-    """What an environment has counted over an episode, if it counts itself: it may have a method `totals()`.
+    """What an environment has counted over an episode, if it counts itself: it may have `episode_totals()`.
 
     Attributes:
         rewards: Agent → the sum of its rewards, in the environment's own precision.

@@ -7,7 +7,7 @@ import sys
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import cogs
 import numpy as np
@@ -342,6 +342,14 @@ def test_a_configuration_file_is_a_mission(desk: Path, suffix: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "asked", "message"),
     [
+        ("market", {}, "there is mettagrid:market"),
+        ("mettagrid:empty_room,width=3,height=3", {}, "its map has 1 places"),
+        ("mettagrid:market,density=5", {}, "cannot be built"),
+        ("mettagrid:empty_room,cogs=3,agents=4", {}, "two words for one thing"),
+        ("cogsguard:arena", {}, "it needs cogames and its game cogsguard"),
+        ("exits.py", {}, "failed: SystemExit"),
+        ("none.py", {"variants": ["x"]}, "has no variant x; it has none"),
+        ("empty.yaml", {}, "empty.yaml holds no configuration"),
         ("mettagrid:nowhere", {}, "there are mettagrid:empty_room"),
         ("mettagrid:emty_room", {}, "close to it: mettagrid:empty_room"),
         ("mettagrid:empty_room,depth=3", {}, "has no option depth; it has width, height, cogs"),
@@ -361,6 +369,9 @@ def test_a_configuration_file_is_a_mission(desk: Path, suffix: str) -> None:
 def test_what_makes_no_sense_is_told(desk: Path, spec: str, asked: dict[str, Any], message: str) -> None:
     (desk / "broken.json").write_text("{")
     (desk / "plain.py").write_text("x = 1\n")
+    (desk / "exits.py").write_text("import sys\n\n\ndef get_config():\n    sys.exit(0)\n")
+    (desk / "none.py").write_text(FILE.replace("variants = {", "variants = None and {"))
+    (desk / "empty.yaml").write_text("")
     (desk / "other.py").write_text("config = {}\n")
     (desk / "raises.py").write_text("def get_config():\n    return 1 / 0\n")
     with pytest.raises(BadInput, match=message):
@@ -373,7 +384,7 @@ GAME = {
     "cogames/standalone_games.py": """
 class Install:
     module_name = "toygame.game"
-STANDALONE_GAMES = {"toygame": Install, "absent": type("Absent", (), {"module_name": "absent.game"})}
+STANDALONE_GAMES = {"cogsguard": Install, "absent": type("Absent", (), {"module_name": "absent.game"})}
 """,
     "cogames/game.py": """
 import importlib
@@ -395,7 +406,7 @@ def resolve_mission(game, name, variants, cogs):
     return name, config, None
 """,
     "toygame/__init__.py": "",
-    "toygame/game.py": "from cogames.game import _GAMES\n_GAMES['toygame'] = object()\n",
+    "toygame/game.py": "from cogames.game import _GAMES\n_GAMES['cogsguard'] = object()\n",
 }
 
 
@@ -407,7 +418,7 @@ def test_a_game_that_is_installed_is_found_by_name(desk: Path) -> None:
     program = """
 from paceline import BadInput, evaluate
 from paceline.catalog import find_missions
-for spec in ("machina_1", "meadow", "toygame:meadow"):
+for spec in ("machina_1", "meadow", "cogsguard:meadow"):
     (found,) = find_missions([spec], agents=3, variants=["dark"])
     (episode,) = evaluate(found, episodes=1, plan=0).episodes
     print(found.name, len(episode.seats), episode.steps, found.caution)
@@ -419,7 +430,7 @@ except BadInput as error:
     assert run_python(program, cwd=desk).splitlines() == [
         "machina_1 3 9 ",
         "meadow 3 9 ",
-        "toygame:meadow 3 9 ",
+        "cogsguard:meadow 3 9 ",
         "meadow: Unknown variant 'bright'. Available variants: dark",
     ]
 
@@ -453,7 +464,7 @@ def test_a_name_means_upstreams_policy_there_and_ours_elsewhere() -> None:
     theirs, ours = find_policies(["random"], mission())[0], find_policies(["random"])[0]
     assert type(theirs.factory).__name__ == "Cogs"
     assert ours.factory is find_policies(["paceline:random"], mission())[0].factory
-    assert [p["name"] for p in report.identity["policies"]] == ["random", "random#2"]
+    assert [p["name"] for p in report.identity["policies"]] == ["random", "paceline:random"]
 
 
 def test_without_a_policy_each_kind_of_mission_has_its_own() -> None:
@@ -476,6 +487,11 @@ def test_a_policy_of_paceline_sees_the_raw_rows() -> None:
 def test_a_class_may_be_given_itself() -> None:
     by_name = evaluate(mission(steps=30), "class=cogs.Walker,name=Walker", plan=0)
     assert evaluate(mission(steps=30), cogs.Walker, plan=0).digest == by_name.digest
+
+
+def test_shares_of_names_and_objects_count_together() -> None:
+    report = evaluate(mission(seats=9, steps=2), ["noop,proportion=0.5", cogs.Walker], plan=0)
+    assert Counter(report.episodes[0].seats.values()) == {"noop": 3, "Walker": 6}
 
 
 def test_shares_may_be_fractions_as_in_cogames() -> None:
@@ -502,24 +518,42 @@ def test_data_and_keywords_reach_the_policy(tmp_path: Path) -> None:
 def test_bundles_are_policies(desk: Path, zipped: bool) -> None:
     import shutil
 
-    bundle = desk / "bundle"
-    (bundle / "bundled_pkg").mkdir(parents=True)
-    (bundle / "bundled_pkg" / "__init__.py").write_text("")
-    (bundle / "bundled_pkg" / "mind.py").write_text("from cogs import Walker\n\n\nclass Mind(Walker):\n    pass\n")
-    (bundle / "policy_spec.json").write_text(json.dumps({"class_path": "bundled_pkg.mind.Mind"}))
+    bundle, name = desk / "bundle", f"bundled_{zipped}".lower()
+    (bundle / name).mkdir(parents=True)
+    (bundle / name / "__init__.py").write_text("")
+    (bundle / name / "mind.py").write_text("from cogs import Walker\n\n\nclass Mind(Walker):\n    pass\n")
+    (bundle / "policy_spec.json").write_text(json.dumps({"class_path": f"{name}.mind.Mind"}))
     path = shutil.make_archive("mind", "zip", bundle) if zipped else "bundle"
     here = evaluate(mission(steps=20), f"{path},name=w", plan=0)
     assert here.digest == evaluate(mission(steps=20), "class=cogs.Walker,name=w", plan=0).digest
     assert here.digest == evaluate(mission(steps=20), f"{path},name=w", plan=1).digest
 
 
+def test_two_bundles_with_a_module_of_one_name_are_refused(desk: Path) -> None:
+    """A process can import one of them only, and which one would depend on where it is played."""
+    for name, action in (("a", "noop"), ("b", "move_north")):
+        (desk / name).mkdir()
+        (desk / name / "solo_mind.py").write_text(
+            "from cogs import AgentPolicy, Action\n\n\nclass Pol(AgentPolicy):\n"
+            f"    def step(self, obs):\n        return Action(name={action!r})\n"
+        )
+        (desk / name / "policy_spec.json").write_text(json.dumps({"class_path": "solo_mind.Pol"}))
+    assert not evaluate(mission(steps=5), "./a", plan=1).failures
+    with pytest.raises(BadInput, match=r"b brings a module 'solo_mind', and so does .*a: rename it"):
+        evaluate(mission(steps=5), ["./a", "./b"], plan=0)
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
+        ("class=", "mettagrid has no policy ''"),
+        ("nothere.zip", "there is no bundle nothere.zip"),
+        ("random,together=no", "together=no in .*: give true, or false"),
+        ("random,proportion=1/0", "give a number"),
         ("class=cogs.Nothing", "cogs.Nothing cannot be loaded"),
         ("class=randm", "mettagrid has no policy 'randm'; close to it: random"),
         ("class=cogs.Walker,data=nowhere.pt", "there is no file nowhere.pt"),
-        ("class=cogs.told", "it must be a MultiAgentPolicy or an AgentPolicy of mettagrid"),
+        ("class=cogs.told", "told is no policy: it must be a MultiAgentPolicy or an AgentPolicy of mettagrid"),
         ("class=cogs.Walker,colour=red", "'colour' in .* is no option of a policy"),
         ("class=cogs.Walker,proportion=some", "proportion='some'; give a number"),
         ("s3://bucket/run.zip", "is not on this machine"),
@@ -549,9 +583,27 @@ def test_a_late_action_is_counted_or_becomes_noop() -> None:
     assert "20 actions came late and became noop" in " ".join(replaced.notes)
 
 
+class Patient(cogs.Walker):
+    """Asks for more time than it needs."""
+
+    minimum_action_timeout_ms = 60_000
+    told: ClassVar[set[int]] = set()
+
+    def agent_policy(self, agent_id: int) -> Any:
+        Patient.told.add(self.action_timeout_ms)
+        return super().agent_policy(agent_id)
+
+
+def test_a_limit_is_as_long_as_the_most_patient_policy_needs_as_upstream_has_it() -> None:
+    found = mission(seats=2, steps=5)
+    report = evaluate(found, [Patient, cogs.Walker], plan=0, action_limit=1e-9, timeout_action="noop")
+    assert report.scores()[0].late == report.scores()[1].late == 0
+    assert Patient.told == {60_000}
+
+
 def test_noop_needs_a_mission_that_has_it() -> None:
     with pytest.raises(BadInput, match="does not say which action does nothing"):
-        evaluate("forage", "random", plan=0, action_limit=1.0, timeout_action="noop")
+        evaluate("gym:CartPole-v1", "random", plan=0, action_limit=1.0, timeout_action="noop")
 
 
 def test_replays_are_in_mettagrids_format(tmp_path: Path) -> None:
@@ -568,6 +620,18 @@ def test_replays_are_in_mettagrids_format(tmp_path: Path) -> None:
     named = [thing["policy_infos"] for thing in replay["objects"] if "agent_id" in thing]
     assert sorted(infos["policy_name"] for infos in named) == sorted(report.episodes[0].seats.values())
     assert report.digest == evaluate(mission(seats=2, steps=12), [WALKER, "noop"], episodes=2, seed=4, plan=0).digest
+
+
+def test_replays_of_missions_with_like_names_do_not_meet(tmp_path: Path) -> None:
+    like = [Mission(name, mission(steps=3).make) for name in ("a/b", "a_b")]
+    report = evaluate(like, "noop", plan=0, replays=tmp_path)
+    assert len({episode.replay for episode in report.episodes}) == len(list(tmp_path.iterdir())) == 2
+
+
+def test_an_episode_that_failed_names_no_replay(tmp_path: Path) -> None:
+    policy = f"class=cogs.Faulty,kw.kind=raise,kw.marker={tmp_path / 'marker'}"
+    (episode,) = evaluate(mission(steps=10), policy, plan=0, replays=tmp_path / "replays").episodes
+    assert (episode.failure is not None, episode.replay) == (True, None)
 
 
 def test_a_mission_without_replays_says_so(tmp_path: Path) -> None:
@@ -612,6 +676,17 @@ def test_levels_change_nothing(levels: str) -> None:
     expected = evaluate(missions, "random", episodes=3, plan=0).digest
     wanted = [level for level in levels.split(",") if level]
     assert evaluate(missions, "random", episodes=3, plan=Plan("process", 2), levels=wanted).digest == expected
+
+
+def test_auto_starts_no_workers_for_what_may_not_run_side_by_side() -> None:
+    report = evaluate("forage", "random", episodes=8, levels=["missions", "agents"])
+    assert report.plan["backend"] == "inline"
+    assert "one episode to play at a time" in report.plan["why"]
+
+
+def test_episodes_that_are_stepped_together_need_their_level() -> None:
+    with pytest.raises(BadInput, match="steps episodes together: leave 'episodes' in the levels"):
+        evaluate("forage", "random", agents="gpu", levels=["missions", "agents"])
 
 
 def test_a_level_that_is_none_is_told() -> None:

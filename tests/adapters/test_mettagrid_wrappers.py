@@ -636,7 +636,8 @@ def test_a_mutable_object_that_two_policies_reach_joins_them() -> None:
 def test_what_cannot_change_joins_no_policies() -> None:
     names = ("north", b"south", 3, 4.5, frozenset([1]), None, ...)
     log = logging.getLogger("some")
-    torch = pytest.importorskip("torch")
+    import torch
+
     shared = {"a": names, "b": Holds, "c": seen_in, "d": logging, "e": log, "f": torch.device("cpu"), "g": Path("x")}
     shared |= {"h": INTERFACE, "i": INTERFACE.obs_features, "j": INTERFACE.obs_features[0]}
     first, second = Holds(policy_env_info=INTERFACE, **shared), Holds(policy_env_info=INTERFACE, **shared)

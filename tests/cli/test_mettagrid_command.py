@@ -94,6 +94,18 @@ def test_the_summary_of_cogames_and_replays(tmp_path: Path) -> None:
     assert run(*asked, "--format", "yaml", cwd=tmp_path).stdout.startswith("missions:\n- mission_name: mettagrid:")
 
 
+def test_a_run_is_continued_with_the_limit_that_it_began_with(tmp_path: Path) -> None:
+    asked = (*ROOM, "-p", "class=cogs.Walker", "-s", "10", "-e", "2", "-j", "0", "--out", "run")
+    begun = report(*asked, "--action-timeout-ms", "0.000001", "--timeout-action", "noop", cwd=tmp_path)
+    lines = (tmp_path / "run" / "episodes.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "run" / "episodes.jsonl").write_text(lines[0])
+    resumed = report("--resume", "run", cwd=tmp_path)
+    assert resumed["digest"] == begun["digest"]
+    assert any("became noop" in note for note in resumed["notes"])
+    other = run("--resume", "run", "--timeout-action", "late", cwd=tmp_path)
+    assert (other.returncode, "timeout_action" in other.stderr) == (2, True)
+
+
 def test_a_candidate_is_valued_in_every_mix_with_a_pool(tmp_path: Path) -> None:
     asked = ("-m", "mettagrid:empty_room", "--cogs", "2", "-s", "20", "-e", "2", "--no-save")
     found = report(*asked, "-p", "class=cogs.Walker", "--pool", "noop", cwd=tmp_path)
@@ -117,6 +129,10 @@ def test_a_candidate_is_valued_in_every_mix_with_a_pool(tmp_path: Path) -> None:
         (("--timeout-action", "skip", "--action-timeout", "1"), "give late, or noop"),
         (("--action-timeout", "1", "--action-timeout-ms", "5"), "say the same in two units"),
         (("--pool", "noop"), "give one -p"),
+        (("-p", "random:2", "--pool", "noop"), "leave shares of seats away"),
+        (("--action-timeout-ms", "-3"), "give more than 0"),
+        (("--action-timeout-ms", "nan"), "give more than 0"),
+        (("--save-replay-dir", "/proc/x"), "replays cannot be kept in /proc/x"),
         (("--levels", "worlds"), "there is no level 'worlds'"),
         (("-p", "nobody.Knows"), "nobody.Knows cannot be loaded"),
         (("--gif", "room.gif"), "cannot be drawn as 'rgb_array'"),

@@ -18,7 +18,7 @@ from pettingzoo.test import parallel_api_test
 from paceline import digest
 from paceline.errors import BadInput
 from paceline.testing import check_env
-from paceline.types import Mission
+from paceline.types import Mission, typed_name
 from paceline.worlds import MISSIONS, make_cleanup, make_courier, make_forage
 from paceline.worlds.board import REACH
 from paceline.worlds.cleanup import CHOKED, CLEAN, TREES, WATER
@@ -41,7 +41,7 @@ def test_there_are_six_missions_or_more_and_each_says_what_it_is() -> None:
     assert len(MISSIONS) >= 6
     assert {"forage", "cleanup", "courier"} <= MISSIONS.keys()
     for name, mission in MISSIONS.items():
-        assert mission.name == name
+        assert typed_name(mission.name) == name
         assert mission.about.endswith(".")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
+import os
 import re
 import sys
 import traceback
@@ -42,6 +43,8 @@ def load(target: str, what: str = "a function without parameters that makes an e
     where, _, name = target.rpartition(":")
     if not where or not name:
         raise BadInput(f"{target!r} is only half of a name: write file.py:name or package.module:name")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # a console script does not look there by itself; workers are told of it
     module = load_file(Path(where), target) if where.endswith(".py") else import_module(where, target)
     found = _attribute(module, name, where)
     if not callable(found) and not isinstance(found, kinds):

@@ -49,7 +49,8 @@ _GAMES_MISSION = "machina_1"  # of cogsguard, which most users do not have
 
 def known_missions() -> dict[str, Mission]:
     """Every mission that has a name here: those of other packages count before ours."""
-    return {name: mission for name in _names() for mission in _find(name, mettagrid.Asked())}
+    names = dict.fromkeys([*_names(), *games.mission_names()])
+    return {name: mission for name in names for mission in _find(name, mettagrid.Asked())}
 
 
 def _names() -> list[str]:
@@ -120,7 +121,10 @@ def _of_mettagrid(name: str, options: dict[str, Any], spec: str, asked: mettagri
         return mettagrid.of_module(module, options, asked, spec)
     if name in MISSIONS and name != _GAMES_MISSION:
         return None
-    of_game = None if name.startswith(("gym:", "pz:")) else mettagrid.of_game(name, options, asked, spec)
+    game, colon, _ = name.partition(":")
+    of_game = mettagrid.of_game(name, options, asked, spec) if not colon or game in games.NAMES else None
+    if of_game is None and colon and game in games.NAMES:
+        raise BadInput(f"there is no mission {name!r}: it needs cogames and its game {game}, or has another name there")
     if of_game is None and name == _GAMES_MISSION and mettagrid.is_installed():
         return mettagrid.stand_in(spec, options, asked)
     return of_game
@@ -139,6 +143,8 @@ def _named(name: str) -> Mission:
     check_is_no_file(name)
     close = difflib.get_close_matches(name, _names(), n=3)
     hint = f"; close to it: {', '.join(close)}" if close else ""
+    if name in mettagrid.ABOUT:
+        hint = f"; there is {mettagrid.PREFIX}{name}"
     if is_gymnasium(name) and name.rpartition("-v")[2].isdigit():
         hint = f"; if it is Gymnasium's, write gym:{name}"
     raise BadInput(f"there is no mission {name!r}{hint}; give {_FORMS}")

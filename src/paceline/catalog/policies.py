@@ -12,7 +12,7 @@ paceline:random                      ours, on every mission
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -57,38 +57,47 @@ def _known(name: str) -> Callable[..., Any] | None:
     return POLICIES.get(name)
 
 
-def find_policies(
-    specs: Iterable[str], mission: Mission | None = None, *, action_limit: float | None = None
-) -> list[Player]:
+def find_policies(specs: Iterable[str], mission: Mission | None = None) -> list[Player]:
     """Gives the players that are written; the second of a name gets a number.
 
     Args:
-        specs: What the user writes.
+        specs: What the user writes; nothing is the default of the mission.
         mission: Where they play: on a mission of mettagrid its short names count before ours.
-        action_limit: Seconds that an action may take, for policies that want to know.
 
     Raises:
         BadInput: one is unknown, or has an option that is none.
     """
-    theirs = mission is not None and isinstance(mission.make, Recipe)
+    found = [find_policy(spec, mission) for spec in [*specs] or [default_policy(mission)]]
+    return with_shares(numbered([player for player, _ in found]), [share for _, share in found])
+
+
+def default_policy(mission: Mission | None) -> str:
+    """Who plays a mission when no policy is named."""
+    return "random" if _is_mettagrids(mission) else DEFAULT
+
+
+def numbered(players: Iterable[Player]) -> list[Player]:
+    """The players, the second of a name with a number."""
     found: list[Player] = []
-    shares: list[Any] = []
-    for spec in [*specs] or ["random" if theirs else DEFAULT]:
-        player, share = _find(spec, theirs, action_limit)
+    for player in players:
         same = sum(player.name in (other.name, other.name.rpartition("#")[0]) for other in found)
         found.append(replace(player, name=f"{player.name}#{same + 1}") if same else player)
-        shares.append(share)
-    return [replace(player, share=share) for player, share in zip(found, whole_shares(shares), strict=True)]
+    return found
+
+
+def with_shares(players: Iterable[Player], shares: Sequence[Any]) -> list[Player]:
+    """The players with these shares, in whole numbers."""
+    return [replace(player, share=share) for player, share in zip(players, whole_shares(shares), strict=True)]
 
 
 def policy_kind(mission: Mission) -> str:
     """Missions of one kind have one cast. Each of mettagrid's is a kind of its own: its policies know the game."""
-    return mission.name if isinstance(mission.make, Recipe) else ""
+    return mission.name if _is_mettagrids(mission) else ""
 
 
 def policy_factory(given: Callable[..., Any], mission: Mission) -> Callable[..., Any]:
     """The factory that a caller means on a mission: mettagrid's own policy classes play its missions as they are."""
-    if isinstance(given, type) and isinstance(mission.make, Recipe):
+    if isinstance(given, type) and _is_mettagrids(mission):
         from paceline.adapters.mettagrid import policies, specs
 
         if policies.is_policy(given):
@@ -96,7 +105,20 @@ def policy_factory(given: Callable[..., Any], mission: Mission) -> Callable[...,
     return given
 
 
-def _find(spec: str, theirs: bool, action_limit: float | None) -> tuple[Player, Any]:
+def tell_limit(players: Iterable[Player], mission: Mission, limit: float | None) -> None:
+    """Tells policies that want to know it how many seconds an action may take."""
+    if _is_mettagrids(mission):
+        from paceline.adapters.mettagrid import specs
+
+        specs.tell_limit(players, limit)
+
+
+def _is_mettagrids(mission: Mission | None) -> bool:
+    return mission is not None and isinstance(mission.make, Recipe)
+
+
+def find_policy(spec: str, mission: Mission | None) -> tuple[Player, Any]:
+    """One player, and its share as it is written."""
     written, options, keywords = with_keywords(class_first(spec), _WORDS)
     name, share = share_of(written)
     if "proportion" in options:
@@ -105,7 +127,7 @@ def _find(spec: str, theirs: bool, action_limit: float | None) -> tuple[Player, 
         keywords["weights"] = _file("weights", options, spec)
     if "trust" in options:
         keywords["trust"] = options["trust"]
-    found = _theirs(name, options, keywords, spec, action_limit) if theirs else None
+    found = _theirs(name, options, keywords, spec) if _is_mettagrids(mission) else None
     if found is None:
         _check_ours(options, spec)
         factory = _factory(name)
@@ -116,14 +138,12 @@ def _find(spec: str, theirs: bool, action_limit: float | None) -> tuple[Player, 
 def _name(name: str, options: dict[str, Any]) -> str:
     """How reports name a policy: as it is written; a class by its own name and its data's, as mettagrid does."""
     if not name.startswith(_CLASS):
-        return name.removeprefix(_OURS) if name.startswith(_OURS) else name
+        return name
     parts = [name.removeprefix(_CLASS).rpartition(".")[2], *([Path(options["data"]).name] if "data" in options else [])]
     return "-".join(parts)
 
 
-def _theirs(
-    name: str, options: dict[str, Any], keywords: dict[str, Any], spec: str, action_limit: float | None
-) -> Callable[..., Any] | None:
+def _theirs(name: str, options: dict[str, Any], keywords: dict[str, Any], spec: str) -> Callable[..., Any] | None:
     """A policy of mettagrid; None if it is one of ours."""
     from paceline.adapters.mettagrid import specs
     from paceline.adapters.mettagrid.policies import is_policy
@@ -133,9 +153,8 @@ def _theirs(
     wanted = specs.Wanted(
         keywords,
         _file("data", options, spec) if "data" in options else None,
-        bool(options.get("together", True)),
-        bool(options.get("batch", False)),
-        None if action_limit is None else max(1, round(action_limit * 1000)),
+        _flag("together", options, True, spec),
+        _flag("batch", options, False, spec),
     )
     if name.startswith(_CLASS):
         return specs.find_class(name.removeprefix(_CLASS), wanted)
@@ -144,6 +163,13 @@ def _theirs(
         made = load(name, "a policy, or a function that makes one")
         return wanted.cogs(made) if is_policy(made) else None
     return found
+
+
+def _flag(word: str, options: dict[str, Any], default: bool, spec: str) -> bool:
+    value = options.get(word, default)
+    if not isinstance(value, bool):
+        raise BadInput(f"{word}={value} in {spec!r}: give true, or false")
+    return value
 
 
 def _check_ours(options: dict[str, Any], spec: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from paceline.errors import BadInput
 
-_SHARE = re.compile(r"^(?P<name>.+):(?P<share>\d+)$")
+_SHARE = re.compile(r"^(?P<name>.+):(?P<share>\d+(\.\d+)?)$")
 
 
 def split(text: str) -> tuple[str, dict[str, Any]]:
@@ -52,10 +52,10 @@ def with_keywords(text: str, known: Sequence[str] = ()) -> tuple[str, dict[str, 
     return name, options, keywords
 
 
-def share_of(name: str) -> tuple[str, int]:
+def share_of(name: str) -> tuple[str, int | float]:
     """Gives the name without its share, and the share: 1 if none is written."""
     found = _SHARE.match(name)
-    return (found["name"], int(found["share"])) if found else (name, 1)
+    return (found["name"], _value(found["share"])) if found else (name, 1)
 
 
 def class_first(text: str) -> str:
@@ -74,7 +74,7 @@ def whole_shares(shares: Sequence[Any]) -> list[int]:
     for share in shares:
         try:
             exact.append(Fraction(str(share)))
-        except ValueError:
+        except (ValueError, ZeroDivisionError):
             raise BadInput(f"proportion={share!r}; give a number, such as 3 or 0.5") from None
         if exact[-1] < 0:
             raise BadInput(f"proportion={share!r}; give 0 or more")

@@ -31,14 +31,26 @@ class Asked:
     map_seed: int | None = None
     variants: list[str] = field(default_factory=list)
     pool: list[str] = field(default_factory=list)
+    action_timeout: float | None = None
+    timeout_action: str = "late"
+    replays: str | None = None
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Asked:
         """From what was given; what was not is as by default."""
         return cls(**{name: value for name, value in given.items() if value is not None})
 
-    def run(self, setting: Setting, replays: str | None = None) -> Run:
+    def setting(self, agents: str = "off", call_deadline: float | None = None) -> Setting:
+        """What all teams have in common."""
+        limit = self.action_timeout
+        return Setting(self.seed, self.lanes, agents, None, call_deadline, limit, self.timeout_action)
+
+    def run(self, setting: Setting) -> Run:
         """The run; what is wrong with it is told."""
+        if self.timeout_action not in ("late", "noop"):
+            raise BadInput(f"--timeout-action {self.timeout_action}: give late, or noop")
+        if self.timeout_action == "noop" and self.action_timeout is None:
+            raise BadInput("--timeout-action noop needs a limit: give --action-timeout S")
         asked: dict[str, Any] = {
             "agents": self.seats,
             "steps": self.steps,
@@ -49,7 +61,7 @@ class Asked:
         if self.pool and len(self.policies) != 1:
             raise BadInput("--pool puts one candidate among others: give one -p, and no more")
         players, casts = casts_of(missions, [*self.policies, *self.pool], setting.action_limit)
-        run = Run(missions, players, self.episodes, self.seed, self.device, setting, casts, replays)
+        run = Run(missions, players, self.episodes, self.seed, self.device, setting, casts, self.replays)
         return mixed(run) if self.pool else run
 
     def about(self) -> dict[str, Any]:

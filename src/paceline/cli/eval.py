@@ -122,8 +122,9 @@ def evaluate(
         float | None, typer.Option(metavar="MS", help="The same in milliseconds, as cogames has it.")
     ] = None,
     timeout_action: Annotated[
-        str, typer.Option(metavar="late|noop", help="What a late action becomes: it counts as late, or it is a noop.")
-    ] = "late",
+        str | None,
+        typer.Option(metavar="late|noop", help="A late action is counted and taken, or becomes noop.  [default: late]"),
+    ] = None,
     levels: Annotated[
         str, typer.Option(metavar="LIST", help="What may run side by side; the rest goes one after another.")
     ] = "missions,episodes,agents",
@@ -160,7 +161,6 @@ def evaluate(
     from paceline.cli._asking import Asked, asked_before
     from paceline.errors import BadInput
     from paceline.evaluate.driver import Care
-    from paceline.team import Setting
 
     given: dict[str, Any] = {
         "missions": mission or [],
@@ -174,6 +174,9 @@ def evaluate(
         "map_seed": map_seed,
         "variants": variant or [],
         "pool": pool or [],
+        "action_timeout": action_timeout if action_timeout_ms is None else action_timeout_ms / 1000,
+        "timeout_action": timeout_action,
+        "replays": None if save_replay_dir is None else str(save_replay_dir.resolve()),
     }
     _check_together(
         {"--json": as_json, "--csv": as_csv, "--dry-run": dry_run, "--watch": watch, "--gif": gif is not None}
@@ -184,12 +187,6 @@ def evaluate(
     if gif is not None and gif.suffix.lower() != ".gif":
         raise BadInput(f"--gif {gif}: give a file whose name ends in .gif")
     form = _form(as_json, as_csv, form, stats)
-    limit = action_timeout if action_timeout_ms is None else action_timeout_ms / 1000
-    if timeout_action not in ("late", "noop"):
-        raise BadInput(f"--timeout-action {timeout_action}: give late, or noop")
-    if timeout_action == "noop" and limit is None:
-        raise BadInput("--timeout-action noop needs a limit: give --action-timeout S")
-    replays = None if save_replay_dir is None else str(save_replay_dir.resolve())
     with _only_the_result(form not in ("table", "stats")) as page:
         if resume is not None:
             # Before the directory is changed to the one in which the run was begun.
@@ -197,8 +194,7 @@ def evaluate(
             asked = asked_before(resume, given)
         else:
             asked = Asked.of(given).settled()
-        setting = Setting(asked.seed, asked.lanes, parallel_policy, None, call_deadline, limit, timeout_action)
-        run = asked.run(setting, replays)
+        run = asked.run(asked.setting(parallel_policy, call_deadline))
         care = Care(on_error, max_failures, episode_deadline)
         if watch or gif is not None:
             from paceline.cli._showing import draw, show

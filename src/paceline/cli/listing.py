@@ -107,9 +107,10 @@ def _look_at(mission: Any) -> tuple[list[Any], Any]:
 
 def _options(mission: Any, env: Any) -> list[Any]:
     """What can be set: as the maker says, or, if it takes any keyword, the class of what it made."""
+    from paceline.adapters.mettagrid.missions import Recipe
     from paceline.cli._options import names_its_options, options_of
 
-    if hasattr(mission.make, "options"):
+    if isinstance(mission.make, Recipe):
         return options_of(lambda: None, mission.make.options())
     maker = mission.make if names_its_options(mission.make) else type(getattr(env, "unwrapped", env))
     registered = getattr(getattr(env, "spec", None), "kwargs", None) or {}  # with Gymnasium

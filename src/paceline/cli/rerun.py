@@ -37,11 +37,10 @@ def rerun(
     from paceline.evaluate import rerun as play_again
     from paceline.evaluate.sources import digests
     from paceline.records import changed, read_plan
-    from paceline.team import Setting
 
     directory = directory.resolve()
     asked = asked_before(directory, {})
-    run = asked.run(Setting(asked.seed, asked.lanes))
+    run = asked.run(asked.setting())
     before, now = play_again(run, directory, episode)
     for name, record in (("on disk", before), ("now", now)):
         what = told(record) if record.failure else f"{record.steps} steps, rewards {_rewards(record.rewards)}"

@@ -124,7 +124,7 @@ class _Cohort:
         for table, job in enumerate(self._jobs):
             for seat, who in zip(self._seats, self._run.seating(job, len(self._seats)), strict=True):
                 chairs.append(Chair((table, seat.agent), self._run.key(job), seat, cast[who], most[who]))
-        setting: Setting = self._run.setting
+        setting: Setting = self._run.setting_of(self._jobs[0].mission)
         return Team(chairs, setting, self._trace)
 
     def _ask(self, team: Team) -> dict[int, dict[str, Any]]:

@@ -149,13 +149,19 @@ class Evaluation:
         levels: Iterable[str] = LEVELS,
     ) -> None:
         self._levels = checked_levels(levels)
+        if run.replays is not None:
+            _make_directory(Path(run.replays))
         if "agents" not in self._levels:
             run = run.one_agent_at_a_time()
         self.run, self.plan, self.care = run, affordable(plan, len(run.jobs())), care
         self._trace, self._watcher = trace, watcher
         self._notes = {mission.name: mission.caution for mission in run.missions if mission.caution}
+        if "agents" not in self._levels and run.setting.call_deadline is not None:
+            raise BadInput("a call deadline needs agents in processes of their own: leave 'agents' in the levels")
         for name in {player.agents or run.setting.agents for player in run.players}:
             check_deadline(name, run.setting.call_deadline)
+            if find_mode(name).cohorts and "episodes" not in self._levels:
+                raise BadInput(f"agents={name!r} steps episodes together: leave 'episodes' in the levels")
             if find_mode(name).cohorts and care.episode_deadline is not None:
                 raise BadInput("episodes that are stepped together cannot have deadlines of their own")
         if plan.backend != "auto":
@@ -195,8 +201,6 @@ class Evaluation:
         begin = perf_counter()
         store = self._store(out, resume, about or {}) if out is not None else None
         done = dict(store.done) if store is not None else {}
-        if self.run.replays is not None:
-            Path(self.run.replays).mkdir(parents=True, exist_ok=True)
         try:
             with TemporaryDirectory(prefix="paceline-", ignore_cleanup_errors=True) as boxes:
                 self.run = self.run.with_blackbox(boxes)
@@ -315,6 +319,13 @@ class Evaluation:
             again = play_here(self.run, jobs[episode.mission, episode.index])
             found[episode.name] = again.digest == episode.digest
         return found
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"replays cannot be kept in {path}: {error.strerror}; give another directory") from error
 
 
 def checked_levels(levels: Iterable[str]) -> tuple[str, ...]:

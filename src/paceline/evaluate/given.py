@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from paceline.catalog import find_missions, find_policies, policy_factory, policy_kind
+from paceline.catalog.missions import find_missions
+from paceline.catalog.policies import (
+    default_policy,
+    find_policy,
+    numbered,
+    policy_factory,
+    policy_kind,
+    tell_limit,
+    with_shares,
+)
 from paceline.engine import Plan
 from paceline.engine.budget import WORKER_BYTES, current
 from paceline.errors import BadInput
@@ -37,7 +47,13 @@ def _missions(item: Any) -> list[Mission]:
 def casts_of(
     missions: Sequence[Mission], given: Policies, action_limit: float | None = None
 ) -> tuple[tuple[Player, ...], tuple[tuple[Player, ...], ...]]:
-    """The players that are meant: all of them, and those of each mission."""
+    """The players that are meant: all of them, and those of each mission.
+
+    Raises:
+        BadInput: one of them cannot be had, or the limit makes no sense.
+    """
+    if action_limit is not None and not 0 < action_limit < math.inf:
+        raise BadInput(f"an action may take {action_limit:g} s at most: that makes no sense; give more than 0")
     items = list(given) if isinstance(given, Iterable) and not isinstance(given, str | type) else [given]
     kinds: dict[Any, tuple[Player, ...]] = {}
     casts = []
@@ -52,18 +68,23 @@ def casts_of(
 
 
 def _cast(items: list[Any], mission: Mission, action_limit: float | None) -> tuple[Player, ...]:
+    found = [_player(item, mission) for item in items or [default_policy(mission)]]
+    players = [player for player, _ in found]
     if all(isinstance(item, str) for item in items):
-        return tuple(find_policies([str(item) for item in items], mission, action_limit=action_limit))
-    return tuple(_player(item, mission, action_limit) for item in items)
+        players = numbered(players)
+    cast = with_shares(players, [share for _, share in found])
+    tell_limit(cast, mission, action_limit)
+    return tuple(cast)
 
 
-def _player(item: Any, mission: Mission, action_limit: float | None) -> Player:
+def _player(item: Any, mission: Mission) -> tuple[Player, Any]:
+    """A player, and its share as it is written."""
     if isinstance(item, Player):
-        return item
+        return replace(item, factory=policy_factory(item.factory, mission)), item.share
     if isinstance(item, str):
-        return find_policies([item], mission, action_limit=action_limit)[0]
+        return find_policy(item, mission)
     if callable(item):
-        return Player(getattr(item, "__name__", type(item).__name__), policy_factory(item, mission))
+        return Player(getattr(item, "__name__", type(item).__name__), policy_factory(item, mission)), 1
     raise BadInput(f"{item!r:.60} is no policy: give a name, a factory, or a Player")
 
 

@@ -116,7 +116,7 @@ def _play(run: Run, job: Job, rollout: Rollout, notes: list[Note], patience: Pat
     if replay is not None:
         rollout.save_replay(replay, episode.seats)
     cast, most = run.cast(job.mission), run.most(job.mission, len(seats))
-    with Team.seated(seats, cast, seating, run.setting, run.key(job), most) as team:
+    with Team.seated(seats, cast, seating, run.setting_of(job.mission), run.key(job), most) as team:
         try:
             play(rollout, team if patience is None else _Impatient(team, patience))
         finally:
@@ -176,7 +176,7 @@ def survey(run: Run) -> list[list[Seat]]:
 
 def _seats(run: Run, number: int) -> list[Seat]:
     mission = run.missions[number]
-    rollout = _attempt(lambda: Rollout(mission, 0, run.seed, device=run.device), f"mission {mission.name!r}")
+    rollout = attempt(lambda: Rollout(mission, 0, run.seed, device=run.device), f"mission {mission.name!r}")
     try:
         seats: list[Seat] = rollout.seats()
         if run.replays is not None:
@@ -191,7 +191,7 @@ def _seats(run: Run, number: int) -> list[Seat]:
             seating = run.seating(Job(number, index), len(seats))
             player, seat = cast[who], seats[seating.index(who) if who in seating else 0]
             what = f"policy {player.name!r} for seat {seat.agent!r} of mission {mission.name!r}"
-            _check_policy(_attempt(partial(built, player.factory, seat), what), player, what)
+            _check_policy(attempt(partial(built, player.factory, seat), what), player, what)
     _check_noop(run, mission, seats)
     return seats
 
@@ -204,7 +204,7 @@ def _check_noop(run: Run, mission: Mission, seats: list[Seat]) -> None:
         )
 
 
-def _attempt(build: Callable[[], Any], what: str) -> Any:
+def attempt(build: Callable[[], Any], what: str) -> Any:
     try:
         return build()
     except BadInput:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from paceline.errors import BadInput
+from paceline.evaluate.playing import attempt
 from paceline.evaluate.report import Report, reward_of
 from paceline.evaluate.run import Run
 from paceline.rollout import Rollout
@@ -75,6 +76,8 @@ def mixed(run: Run) -> Run:
         cast = run.cast(number)
         if len(cast) < 2:
             raise BadInput("a pool has one policy or more: give --pool NAME")
+        if any(player.share != 1 for player in cast):
+            raise BadInput("a candidate is played in every mix with its pool: leave shares of seats away")
         rng = random.Random(run.seed)  # one for all mixes of a mission, as `cogames pickup` has it
         seats = _seats(mission, run.seed)
         for candidates in range(seats, -1, -1):
@@ -126,9 +129,10 @@ def _replacement(base: str, candidate: str, pool: tuple[str, ...], mixes: list[M
 
 
 def _seats(mission: Mission, seed: int) -> int:
-    rollout = Rollout(mission, 0, seed)
+    rollout = attempt(lambda: Rollout(mission, 0, seed), f"mission {mission.name!r}")
     try:
-        return len(rollout.seats())
+        seats: int = len(rollout.seats())
+        return seats
     finally:
         rollout.close()
 

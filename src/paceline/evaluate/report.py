@@ -164,13 +164,14 @@ def reward_of(episode: Episode, policy: str | None = None) -> float:
 
 def _mean_stats(episodes: Sequence[Episode], policy: str) -> dict[str, float]:
     mine = [(e, e.stats.get(agent, {})) for e in episodes for agent, who in e.seats.items() if who == policy]
-    if all(episode.game_stats for episode, _ in mine):
-        return means([numbers for _, numbers in mine])
-    found: dict[str, list[float]] = {}
-    for _, numbers in mine:
-        for name, value in numbers.items():
-            found.setdefault(name, []).append(value)
-    return {name: math.fsum(values) / len(values) for name, values in sorted(found.items())}
+    names = sorted({name for _, numbers in mine for name in numbers})
+    return {name: _mean(mine, name) for name in names}
+
+
+def _mean(mine: Sequence[tuple[Episode, Mapping[str, float]]], name: str) -> float:
+    """The mean of one count; where a game that counts itself does not name it, it is 0."""
+    values = [numbers.get(name, 0.0) for episode, numbers in mine if name in numbers or episode.game_stats]
+    return math.fsum(values) / len(values)
 
 
 def means(counts: Sequence[Mapping[str, float]]) -> dict[str, float]:

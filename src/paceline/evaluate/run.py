@@ -85,6 +85,14 @@ class Run:
         """Who plays a mission."""
         return self.casts[mission] if self.casts else self.players
 
+    def setting_of(self, mission: int) -> Setting:
+        """What the teams of a mission have in common: its policies may need more time for an action than is asked."""
+        limit = self.setting.action_limit
+        if limit is None:
+            return self.setting
+        told = [player.declares("timeout_ms") for player in self.cast(mission)]
+        return replace(self.setting, action_limit=max([limit, *(ms / 1000 for ms in told if ms is not None)]))
+
     def seating(self, job: Job, seats: int) -> list[int]:
         """Which player of the mission's cast has which seat."""
         return assign(self.cast(job.mission), seats, self.seed, *self.key(job), self.missions[job.mission].seating)
@@ -94,9 +102,11 @@ class Run:
         if self.replays is None:
             return None
         mission, index = self.key(job)
-        return (
-            Path(self.replays) / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', mission)}-{index}-seed{self.seed_of(job)}.json.z"
-        )
+        stems = [_stem(each.name) for each in self.missions]
+        stem = stems[job.mission]
+        if stems.count(stem) > 1:
+            stem = f"{stem}-{digest(mission)[:8]}"
+        return Path(self.replays) / f"{stem}-{index}-seed{self.seed_of(job)}.json.z"
 
     def most(self, mission: int, seats: int) -> tuple[int, ...]:
         """The most seats that each player of a mission's cast has in an episode."""
@@ -145,6 +155,7 @@ class Run:
             "seed": self.seed,
             "lanes": self.setting.lanes,
             "device": self.device,
+            **({"timeout": repr(self.setting.action_limit)} if self.setting.timeout_action == "noop" else {}),
             **({"mixes": {name: list(mix) for name, mix in self.mixes.items()}} if self.mixes else {}),
         }
 
@@ -153,9 +164,14 @@ class Run:
         return digest(self.identity())
 
 
+def _stem(name: str) -> str:
+    """A mission's name as the beginning of a file's."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)
+
+
 def _options(mission: Mission) -> dict[str, str]:
     """The options of a mission, and what its recipe says of itself."""
-    told: Mapping[str, object] = mission.make.identity() if hasattr(mission.make, "identity") else {}
+    told: Mapping[str, object] = getattr(mission.make, "recipe_identity", dict)()
     return {name: repr(value) for name, value in {**mission.options, **told}.items()}
 
 

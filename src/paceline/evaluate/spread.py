@@ -55,14 +55,16 @@ class Spread:
             yield from self._on(self.plan, list(jobs))
             return
         left = list(jobs)
-        plan = self._without_measuring(len(left))
+        width = max((len(wave) for wave in waves(left, self.levels)), default=0)
+        plan = self._without_measuring(width)
         if plan is None:
             patience, took = Patience(max(0.25, 1.0 / len(left))), list[float]()
             for played in self._here_until(left, patience, took):
                 yield played
                 if patience.wall > _LOOK:
                     break
-            plan = self._decide(patience, took, len(jobs) - len(left), len(left))
+            width = max((len(wave) for wave in waves(left, self.levels)), default=0)
+            plan = self._decide(patience, took, len(jobs) - len(left), len(left), width)
         self.plan = plan
         if left:
             yield from self._on(plan, left)
@@ -72,10 +74,8 @@ class Spread:
         if self.plan.workers is not None or self.plan.isolate or self.deadline is not None:
             workers = self.plan.workers if self.plan.workers is not None else slots
             return replace(self.plan, backend="process", workers=max(1, workers))
-        if not set(self.levels) & {"missions", "episodes"}:
-            return self._chosen("inline", 1, "missions and episodes are played one after another, as asked")
         if jobs < 2:
-            return self._chosen("inline", 1, "there is one episode to play: it is played here")
+            return self._chosen("inline", 1, "there is one episode to play at a time: it is played here")
         if slots < 2:
             return self._chosen("inline", 1, "there is one CPU slot: episodes are played here, one after another")
         return None
@@ -94,14 +94,14 @@ class Spread:
                     return
                 yield self._played(left.pop(0), outcome)
 
-    def _decide(self, patience: Patience, took_each: list[float], done: int, left: int) -> Plan:
+    def _decide(self, patience: Patience, took_each: list[float], done: int, left: int, width: int) -> Plan:
         share, each = min(1.0, patience.cpu / max(patience.wall, 1e-9)), _cost(took_each)
         took = f"an episode takes about {each * 1e3:.0f} ms" if done else f"an episode takes more than {each:.2f} s"
         if left == 0:
             return self._chosen("inline", 1, f"{took}: all were played before workers could have been of use")
         waits = share < WAITS_BELOW
         slots = current().slots
-        workers = min(left, slots * (_WAITERS_PER_SLOT if waits else 1))
+        workers = min(width, slots * (_WAITERS_PER_SLOT if waits else 1))
         gain = left * each * (1 - (1.0 if waits else TWO_CORES_ARE_NOT_TWICE_ONE) / max(1, workers)) - _STARTING
         if workers < 2 or (done and gain <= 0):
             return self._chosen("inline", 1, f"{took}, with {left} to go: starting workers would take longer")

@@ -17,7 +17,6 @@ from typing import Any
 
 _NUMBERS = 16  # bytes: two numbers, the place in hand (counted from 1; 0 is none) and the calls so far
 _BEFORE = ".before"
-_WHO = 1 << 16  # bytes, at most, that say who sits at each place
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,8 @@ class LastWords:
     """What a black box says.
 
     Attributes:
-        agent: Whose policy was being asked; empty if none was.
-        policy: That policy's name.
+        agent: Whose policy was being asked; several with "or" between them, empty if none was.
+        policy: That policy's name, or those policies'.
         step: After how many steps.
     """
 
@@ -46,13 +45,13 @@ class BlackBox:
 
     def __init__(self, directory: str | None, episode: tuple[str, int], who: Sequence[tuple[str, str]]) -> None:
         self.numbers: Any = [0, 0]
-        self._path = None if directory is None else Path(directory) / f"{_stem(episode)}-{who[0][0].replace('/', '_')}"
+        self._path = None if directory is None else Path(directory) / f"{_stem(episode)}-{_safe(who[0][0])}.box"
         if self._path is None:
             return
         try:
             if self._path.exists():  # of a mind that was lost, and whose place this one takes
                 self._path.rename(_before(self._path))
-            self._path.write_bytes(bytes(_NUMBERS) + json.dumps(list(who)).encode()[:_WHO])
+            self._path.write_bytes(bytes(_NUMBERS) + json.dumps(list(who)).encode())
             with self._path.open("r+b") as file:
                 self._map = mmap.mmap(file.fileno(), _NUMBERS)
         except OSError:  # another machine, or a full disk: an episode needs no black box
@@ -71,29 +70,41 @@ class BlackBox:
             self._path = None
 
 
-def last_words(directory: str | None, episode: tuple[str, int], *, rebuilt: bool = False) -> LastWords:
+def last_words(
+    directory: str | None, episode: tuple[str, int], *, first: str | None = None, rebuilt: bool = False
+) -> LastWords:
     """Who was being asked when an episode was lost, as far as its black boxes say.
 
     Args:
         directory: Where they are.
         episode: Mission and index.
+        first: The first agent of the one mind to ask; None: all minds of the episode.
         rebuilt: Whether minds have been built anew since: then the boxes of those before them count.
     """
-    found = LastWords()
-    for path in sorted(Path(directory).glob(f"{_stem(episode)}-*")) if directory is not None else []:
+    asked: list[tuple[str, str, int]] = []
+    steps = 0
+    which = "*" if first is None else f"{_safe(first)}.box*"
+    for path in sorted(Path(directory).glob(f"{_stem(episode)}-{which}")) if directory is not None else []:
         if (path.suffix == _BEFORE) != (rebuilt and (path.suffix == _BEFORE or _before(path).exists())):
             continue
         content = path.read_bytes()
         place, calls = memoryview(content[:_NUMBERS]).cast("q")
+        steps = max(steps, calls)
         if place:
-            agent, policy = json.loads(content[_NUMBERS:])[place - 1]
-            return LastWords(agent, policy, max(0, calls - 1))
-        found = LastWords(step=max(found.step, calls))
-    return found
+            asked.append((*json.loads(content[_NUMBERS:])[place - 1], max(0, calls - 1)))
+    if not asked:
+        return LastWords(step=steps)
+    agents, policies, calls_before = zip(*asked, strict=True)
+    return LastWords(" or ".join(agents), " or ".join(dict.fromkeys(policies)), max(calls_before))
 
 
 def _before(path: Path) -> Path:
     return path.with_name(f"{path.name}{_BEFORE}")
+
+
+def _safe(agent: str) -> str:
+    """An agent's name as a part of a file's."""
+    return "".join(sign if sign.isalnum() else "_" for sign in agent)
 
 
 def _stem(episode: tuple[str, int]) -> str:

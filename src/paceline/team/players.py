@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -94,12 +95,14 @@ class _Chain:
     def __init__(self, order: Sequence[int], seed: int) -> None:
         self._rng, self._order = random.Random(seed), list(order)
         self._known: list[tuple[int, ...]] = []
+        self._lock = threading.Lock()  # episodes on threads ask for their seats at the same time
 
     def of(self, index: int) -> tuple[int, ...]:
-        while len(self._known) <= index:
-            self._rng.shuffle(self._order)
-            self._known.append(tuple(self._order))
-        return self._known[index]
+        with self._lock:
+            while len(self._known) <= index:
+                self._rng.shuffle(self._order)
+                self._known.append(tuple(self._order))
+            return self._known[index]
 
 
 @lru_cache(maxsize=64)

@@ -89,9 +89,7 @@ def bounds_of(space: Any) -> tuple[int, int] | None:
 
 def noop_of(space: Any) -> Any:
     """The action that does nothing, of a space that says which that is; None for others."""
-    first = space[0] if hasattr(space, "spaces") and isinstance(space.spaces, tuple) else space
-    noop = getattr(first, "noop", None)
-    return noop if first is space or noop is None else (noop, "")
+    return getattr(space, "noop", None)
 
 
 def checked(action: Any, space: Any, who: str) -> Any:

@@ -261,7 +261,9 @@ class _Home:
         name = next(iter(chairs))
         if isinstance(error, WorkerLost | CallTimeout):
             # The mind that could be asked now has been built anew; its black box still knows what the lost one did.
-            words = last_words(self.recipes[number].blackbox, chairs[name].episode, rebuilt=True)
+            words = last_words(
+                self.recipes[number].blackbox, chairs[name].episode, first=chairs[name].seat.agent, rebuilt=True
+            )
             name = next((chair.name for chair in chairs.values() if chair.seat.agent == words.agent), name)
         elif len(chairs) > 1:
             outcome = self.pool.call("in_hand", {number: ()}, outcomes=True, record=False)[number]

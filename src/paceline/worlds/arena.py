@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from paceline.errors import BadInput
-from paceline.worlds.board import MODES, REACH, Array, Board, Planes, choice, mode, whole
+from paceline.worlds.board import MODES, REACH, Array, Board, Moves, Planes, choice, mode, whole
 from paceline.worlds.picture import Scene, rgb, text
 
 LONGEST = 1_000_000
@@ -64,7 +64,7 @@ class Arena:
         self._moved = [False] * agents  # in this step
         self._time = 0
         self._window = Planes(planes)
-        self._choices = {agent: spaces.Discrete(actions) for agent in self.possible_agents}
+        self._choices = {agent: Moves(actions) for agent in self.possible_agents}
 
     # -- for a world to say --------------------------------------------------------------------------------
 

@@ -41,6 +41,19 @@ class Planes(spaces.Box):
         self.planes = tuple(names)
 
 
+class Moves(spaces.Discrete):
+    """The actions of an agent on a board; the first does nothing.
+
+    Args:
+        count: How many there are.
+    """
+
+    noop = 0
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+
+
 class Board:
     """The planes of a world, with a margin of wall as wide as agents see.
 

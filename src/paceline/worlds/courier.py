@@ -14,10 +14,9 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 
 from paceline.errors import BadInput
-from paceline.worlds.board import MODES, REACH, Array, Board, Planes, choice, mode, whole
+from paceline.worlds.board import MODES, REACH, Array, Board, Moves, Planes, choice, mode, whole
 from paceline.worlds.picture import FLOOR, Scene, checkered, rgb, text
 
 PLANES = ("wall", "parcel", "house", "address", "load")
@@ -63,7 +62,7 @@ class Courier(gymnasium.Env[Array, Any]):
         self.address = 0  # where the parcel that is carried must go; 0 if none is
         self.counts = dict.fromkeys(("moved", "collected", "delivered"), 0)
         self.observation_space = Planes(PLANES)
-        self.action_space = spaces.Discrete(5)
+        self.action_space = Moves(5)
         self._time = 0
         self._doors = np.zeros(0, int)
 

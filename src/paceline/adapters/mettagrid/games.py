@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from paceline.errors import BadInput
 
+NAMES = ("cogsguard", "diplomacog", "hungercog", "overcogged", "tribalcog", "amongcogs", "werecog")
+"""The games of cogames, each a package of its own that is in no registry."""
+
 
 def are_there() -> bool:
-    """Whether cogames is installed, and so there may be games."""
-    return importlib.util.find_spec("mettagrid") is not None and importlib.util.find_spec("cogames") is not None
+    """Whether a cogames that knows games is installed: the last release of it is an empty package."""
+    spec = importlib.util.find_spec("cogames")
+    places = spec.submodule_search_locations if spec is not None else None
+    known = any((Path(place) / "cli" / "mission.py").is_file() for place in places or ())
+    return known and importlib.util.find_spec("mettagrid") is not None
 
 
 def mission_names() -> list[str]:
@@ -53,7 +61,10 @@ def _games(wanted: str | None = None) -> Iterator[Any]:
     for name in dict.fromkeys([*_GAMES, *STANDALONE_GAMES]):
         root = STANDALONE_GAMES[name].module_name.partition(".")[0] if name in STANDALONE_GAMES else None
         if wanted in (None, name) and (root is None or importlib.util.find_spec(root) is not None):
-            yield get_game(name)
+            try:
+                yield get_game(name)
+            except Exception as error:  # another mission may be meant
+                logging.getLogger("paceline").warning("the game %s cannot be loaded, and is left out: %s", name, error)
 
 
 def _missions(game: Any) -> list[Any]:

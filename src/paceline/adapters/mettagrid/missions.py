@@ -60,6 +60,8 @@ class Asked:
     def with_options(self, options: dict[str, Any]) -> tuple[Asked, dict[str, Any]]:
         """Takes its own words out of a spec's options; what is asked for all missions counts before them."""
         rest = dict(options)
+        if "cogs" in rest and "agents" in rest:
+            raise BadInput("cogs and agents are two words for one thing: give one of them")
         cogs = rest.pop("cogs", rest.pop("agents", None))
         steps, map_seed, variant = (rest.pop(name, None) for name in ("steps", "map_seed", "variant"))
         variants = self.variants or (() if variant is None else (str(variant),))
@@ -104,7 +106,7 @@ class Recipe:
         common = {"steps": game.max_steps, "map_seed": getattr(game.map_builder, "seed", None)}
         return {"cogs": game.num_agents, **self._options, **common}
 
-    def identity(self) -> dict[str, Any]:
+    def recipe_identity(self) -> dict[str, Any]:
         """What a run must have in common with another one to be the same."""
         asked = {name: value for name, value in vars(self._asked).items() if value not in (None, ())}
         return {**asked, "config": self._digest}
@@ -183,7 +185,9 @@ def of_module(module: ModuleType, options: dict[str, Any], asked: Asked, written
         _check_options(written, rest, known)
         told = [name for name in _FOR_AGENTS if name in known and asked.cogs is not None][:1]
         config = _attempt(lambda: make(**rest, **dict.fromkeys(told, asked.cogs)), f"get_config() of {written}")
-    variants: Mapping[str, Callable[[Any], Any]] = getattr(module, "variants", {})
+    variants: Mapping[str, Callable[[Any], Any]] = getattr(module, "variants", None) or {}
+    if not isinstance(variants, Mapping):
+        raise BadInput(f"variants in {written} is a {type(variants).__name__}; it must be a dict of functions")
     _check_variants(written, asked.variants, variants)
     for name in asked.variants:
         config = _attempt(lambda name=name, config=config: variants[name](config), f"variant {name!r}") or config  # type: ignore[misc]
@@ -219,8 +223,7 @@ def _of_builder(
     cogs = {} if asked.cogs is None else {"cogs": asked.cogs}
     config = _attempt(lambda: make(**cogs, **rest), f"mission {name!r}")
     config = _adapted(config, Asked(None, asked.steps, asked.map_seed), name)
-    if cogs:
-        _check_room(config, name)
+    _check_room(config, name)
     defaults = {word: p.default for word, p in inspect.signature(make).parameters.items() if word != "cogs"}
     recipe = Recipe(config, asked, options={**defaults, **rest})
     return Mission(name, recipe, about=about, caution=caution, seating=CHAINED)
@@ -274,7 +277,7 @@ def _check_room(config: Any, name: str) -> None:
     try:
         config.game.map_builder.create().build_for_num_agents(cogs)
     except Exception as error:
-        raise BadInput(f"{name} has no room for {cogs} cogs: {error}") from error
+        raise BadInput(f"the map of {name} cannot be built for {cogs} cogs: {error}") from error
 
 
 def _read(path: Path) -> Any:
@@ -288,7 +291,11 @@ def _read(path: Path) -> Any:
             import yaml
 
             content = yaml.safe_load(text)
+        if not isinstance(content, dict):
+            raise BadInput(f"{path} holds no configuration: it must be a mapping, as mettagrid writes it")
         return MettaGridConfig(**content)
+    except BadInput:
+        raise
     except Exception as error:
         raise BadInput(f"{path} is no mission of mettagrid: {str(error).strip()[:400]}") from error
 
@@ -298,14 +305,16 @@ def _attempt(make: Callable[[], Any], what: str) -> Any:
         return make()
     except BadInput:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadInput(f"{what} failed: {type(error).__name__}: {error}") from error
 
 
 def _check_options(name: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
     common = ["cogs", "steps", "map_seed", "variant"]
     if unknown := [option for option in options if option not in known]:
-        raise BadInput(f"{name} has no option {', '.join(unknown)}; it has {', '.join([*known, *common])}")
+        raise BadInput(
+            f"{name} has no option {', '.join(unknown)}; it has {', '.join(dict.fromkeys([*known, *common]))}"
+        )
 
 
 def _check_variants(name: str, wanted: Iterable[str], known: Mapping[str, Any]) -> None:

@@ -29,7 +29,6 @@ class Cogs:
         data: A file for `load_policy_data`.
         keywords: For the class.
         together: False: every seat gets a policy of its own, and may live in a worker of its own.
-        timeout_ms: What `configure_action_timeout_ms` is told; None: nothing is.
         files: What the policy follows from, beside its class.
     """
 
@@ -40,11 +39,12 @@ class Cogs:
         keywords: Mapping[str, Any] | None = None,
         *,
         together: bool = True,
-        timeout_ms: int | None = None,
         files: tuple[Path, ...] = (),
     ) -> None:
         self._source, self._data, self._keywords = source, data, dict(keywords or {})
-        self.together, self.timeout_ms = together, timeout_ms
+        self.together = together
+        self.timeout_ms: int | None = None
+        """What `configure_action_timeout_ms` is told; None: nothing is."""
         self._files = files
         self._policy: MultiAgentPolicy | None = None
         self._seated: list[Cog] = []
@@ -83,8 +83,13 @@ class Cogs:
         if self._data is not None:
             policy.load_policy_data(self._data)
         if self.timeout_ms is not None:
-            policy.configure_action_timeout_ms(max(self.timeout_ms, policy.minimum_action_timeout_ms))
+            policy.configure_action_timeout_ms(self.timeout_ms)
         return policy
+
+    @property
+    def minimum_timeout_ms(self) -> int:
+        """The least time that the policy asks for."""
+        return int(getattr(self.load(), "minimum_action_timeout_ms", 0))
 
     def load(self) -> type:
         """The class.
@@ -94,9 +99,8 @@ class Cogs:
         """
         made = loaded(self._source) if isinstance(self._source, str) else self._source
         if not is_policy(made):
-            raise BadInput(
-                f"{self._source} is {made!r:.80}; it must be a MultiAgentPolicy or an AgentPolicy of mettagrid"
-            )
+            name = getattr(made, "__name__", type(made).__name__)
+            raise BadInput(f"{name} is no policy: it must be a MultiAgentPolicy or an AgentPolicy of mettagrid")
         return made
 
 
@@ -106,7 +110,7 @@ class BatchCogs(Cogs):
     def load(self) -> type:
         """The class; `BadInput` if its `step_batch` is only the one that it inherits."""
         made = super().load()
-        if getattr(made, "step_batch", None) in (None, MultiAgentPolicy.step_batch):
+        if not has_step_batch(made):
             raise BadInput(f"{made.__name__} has no step_batch of its own: leave batch=true away")
         return made
 
@@ -114,13 +118,8 @@ class BatchCogs(Cogs):
         """Answers by the number of the seat; the rows of seats that are not asked hold no tokens."""
         self.begin()
         assert self._policy is not None
-        interface, table = self._policy.policy_env_info, self._seated[0].table
-        raw = np.full((interface.num_agents, *interface.observation_shape), 0xFF, np.uint8)
-        for seat, obs in observations.items():
-            raw[seat] = obs
-        actions = np.zeros(interface.num_agents, dtype_actions)
-        self._policy.step_batch(raw, actions)
-        return {seat: table.flat[int(actions[seat])] for seat in observations}
+        flat = self._seated[0].table.flat
+        return {seat: flat[number] for seat, number in asked_in_batch(self._policy, observations).items()}
 
 
 class Cog:
@@ -160,6 +159,32 @@ class _Alone(MultiAgentPolicy):
         more = {"agent_id": agent_id} if _takes(self._made, "agent_id", strictly=True) else {}
         made: AgentPolicy = self._made(self._policy_env_info, **more, **self._keywords)
         return made
+
+
+def has_step_batch(made: Any) -> bool:
+    """Whether the `step_batch` of a class is its own, and not the one that only raises."""
+    return getattr(made, "step_batch", MultiAgentPolicy.step_batch) is not MultiAgentPolicy.step_batch
+
+
+def asked_in_batch(policy: MultiAgentPolicy, observations: Mapping[int, Array]) -> dict[int, int]:
+    """Asks agents in one call of `step_batch`: rows of raw tokens in, numbers of `all_action_names` out.
+
+    The rows of agents that are not asked hold no tokens.
+
+    Raises:
+        BadInput: an answer is the number of no action.
+    """
+    interface = policy.policy_env_info
+    raw = np.full((interface.num_agents, *interface.observation_shape), 0xFF, np.uint8)
+    for agent, rows in observations.items():
+        raw[agent, : len(rows)] = rows
+    actions = np.zeros(interface.num_agents, dtype_actions)
+    policy.step_batch(raw, actions)
+    answers = {agent: int(actions[agent]) for agent in observations}
+    many = len(interface.all_action_names)
+    if wrong := [number for number in answers.values() if not 0 <= number < many]:
+        raise BadInput(f"step_batch answered {wrong[0]}, which is no action of this game: there are {many}")
+    return answers
 
 
 def is_policy(made: Any) -> bool:

@@ -71,11 +71,11 @@ def multi_episode_rollout(
     Raises:
         PacelineError: an episode failed; says which, and why. `BadInput`: something that makes no sense was asked.
     """
-    _check(assignments, env_cfg, len(policy_specs), overage_budget_ms, game_engine, replay_dir, create_replay_dir)
+    _check(assignments, env_cfg, len(policy_specs), overage_budget_ms, game_engine, replay_dir, create_replay_dir, jobs)
     rows = _seatings(assignments, episodes, rng or random.Random(seed), shuffle_assignments)
     mission = Mission(env_cfg.label, Recipe(env_cfg, Asked()), seating=rows)
     limit = None if max_action_time_ms is None else max_action_time_ms / 1000
-    players = [_player(number, spec, max_action_time_ms) for number, spec in enumerate(policy_specs)]
+    players = [_player(number, spec) for number, spec in enumerate(policy_specs)]
 
     def watch(episode: Episode, done: int, total: int) -> None:
         if on_progress is not None and episode.failure is None:
@@ -109,9 +109,12 @@ def _check(
     game_engine: str | None,
     replay_dir: str | Path | None,
     create_replay_dir: bool,
+    jobs: int,
 ) -> None:
     if len(assignments) != config.game.num_agents or not all(0 <= number < policies for number in assignments):
         raise BadInput(f"assignments must name one of {policies} policies for each of {config.game.num_agents} agents")
+    if jobs < 0:
+        raise BadInput(f"jobs={jobs}; give 0 (here), or a number of workers")
     if overage_budget_ms is not None:
         raise BadInput("overage_budget_ms is not supported: give None")
     if (game_engine or config.game_engine) != "mettagrid":
@@ -131,10 +134,9 @@ def _seatings(
     return tuple(rows)
 
 
-def _player(number: int, spec: PolicySpec, timeout_ms: int | None) -> Player:
+def _player(number: int, spec: PolicySpec) -> Player:
     source = loaded(short_names().get(spec.class_path, spec.class_path))
-    wanted = Wanted(spec.init_kwargs, spec.data_path, timeout_ms=timeout_ms)
-    return Player(f"{number}:{spec.name}", wanted.cogs(source))
+    return Player(f"{number}:{spec.name}", Wanted(spec.init_kwargs, spec.data_path).cogs(source))
 
 
 def _result(episode: Episode, row: Sequence[int], config: MettaGridConfig) -> EpisodeRolloutResult:

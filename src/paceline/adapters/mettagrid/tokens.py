@@ -103,6 +103,14 @@ class NumberSpace(spaces.Discrete):
         self.noop = table.noop
 
 
+class SpokenSpace(spaces.Tuple[Any]):
+    """The number of an action, and what is said with it; nothing is said by an empty text."""
+
+    def __init__(self, table: ActionTable, text: spaces.Text) -> None:
+        super().__init__((NumberSpace(table), text))
+        self.noop = None if table.noop is None else (table.noop, "")
+
+
 class Reader:
     """Makes mettagrid's observations of raw rows. They are the policy's to keep: nothing in them changes later.
 

@@ -18,7 +18,7 @@ from mettagrid.runner.rollout import resolve_env_for_seed
 from mettagrid.simulator import Simulation
 from mettagrid.simulator.replay_log_writer import InMemoryReplayWriter
 
-from paceline.adapters.mettagrid.tokens import ActionTable, NumberSpace, TalkSpace, TokenSpace
+from paceline.adapters.mettagrid.tokens import ActionTable, NumberSpace, SpokenSpace, TalkSpace, TokenSpace
 from paceline.errors import BadInput
 from paceline.types import Totals
 
@@ -42,7 +42,7 @@ class MettaGridWorld:
         self._buffers, self._talks = table.buffers, config.game.talk.enabled
         self._seen = TalkSpace(interface, table) if self._talks else TokenSpace(interface, table)
         text = spaces.Text(config.game.talk.max_length, min_length=0)
-        self._done = spaces.Tuple((NumberSpace(table), text)) if self._talks else NumberSpace(table)
+        self._done = SpokenSpace(table, text) if self._talks else NumberSpace(table)
         self._nothing: dict[str, dict[str, Any]] = {agent: {} for agent in self.possible_agents}
         self._sim: Simulation | None = None
         self._replay: _Replay | None = None
@@ -103,7 +103,7 @@ class MettaGridWorld:
             self._nothing,
         )
 
-    def totals(self) -> Totals:
+    def episode_totals(self) -> Totals:
         """What the simulator has counted: rewards in its own precision, stats of agents and of the game."""
         assert self._sim is not None
         if self._replay is not None and not self.agents:

@@ -10,11 +10,11 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
-from mettagrid.mettagrid_c import dtype_actions
 from mettagrid.policy.policy import AgentPolicy, MultiAgentPolicy
 from mettagrid.simulator.interface import AgentObservation
 from mettagrid.types import Action
 
+from paceline.adapters.mettagrid.policies import asked_in_batch, has_step_batch
 from paceline.adapters.mettagrid.tokens import Reader
 from paceline.engine import Anew
 from paceline.errors import BadInput
@@ -162,7 +162,7 @@ class BatchGroup(Group):
 
     def step_together(self, asked: Sequence[Asked]) -> list[Answer]:
         """Steps agents through the parent's `step_batch`, else their own `step_group`, else one by one."""
-        if self.parent is not None and steps_in_batches(self.parent):
+        if self.parent is not None and has_step_batch(type(self.parent)):
             return self._step_batch(self.parent, asked)
         policies = [self.agents[place] for place, *_ in asked]
         if policies[0].can_step_group(policies):
@@ -172,15 +172,9 @@ class BatchGroup(Group):
 
     @staticmethod
     def _step_batch(parent: MultiAgentPolicy, asked: Sequence[Asked]) -> list[Answer]:
-        """Rows of agents that are not asked hold no tokens; actions count as in `all_action_names`."""
-        interface = parent.policy_env_info
-        raw = np.full((interface.num_agents, *interface.observation_shape), 0xFF, np.uint8)
-        for _, agent, rows, _ in asked:
-            seen = _rows(rows)
-            raw[agent, : len(seen)] = seen
-        numbers = np.zeros(interface.num_agents, dtype_actions)
-        parent.step_batch(raw, numbers)
-        return [(_action(interface.all_action_names, int(numbers[agent])), {}) for _, agent, _, _ in asked]
+        names = parent.policy_env_info.all_action_names
+        numbers = asked_in_batch(parent, {agent: _rows(rows) for _, agent, rows, _ in asked})
+        return [(Action(names[numbers[agent]]), {}) for _, agent, _, _ in asked]
 
     def _step_group(self, policies: list[AgentPolicy], asked: Sequence[Asked]) -> list[Answer]:
         for policy in policies:
@@ -200,17 +194,6 @@ def _stepped(policy: AgentPolicy, obs: AgentObservation) -> Answer:
     except Exception as error:
         error.add_note(f"in step() of agent {obs.agent_id}")
         raise
-
-
-def steps_in_batches(parent: MultiAgentPolicy) -> bool:
-    """Whether its `step_batch` is its own, and not the one that only raises."""
-    return type(parent).step_batch is not MultiAgentPolicy.step_batch
-
-
-def _action(names: list[str], number: int) -> Action:
-    if not 0 <= number < len(names):
-        raise BadInput(f"step_batch answered {number}, which is no action of this game: there are {len(names)}")
-    return Action(names[number])
 
 
 def _rows(data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
