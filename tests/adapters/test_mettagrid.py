@@ -547,6 +547,7 @@ def test_two_bundles_with_a_module_of_one_name_are_refused(desk: Path) -> None:
     ("spec", "message"),
     [
         ("class=", "mettagrid has no policy ''"),
+        (f"class=cogs.Drawing,data={cogs.__file__}", "Drawing is an AgentPolicy, which loads no data"),
         ("nothere.zip", "there is no bundle nothere.zip"),
         ("random,together=no", "together=no in .*: give true, or false"),
         ("random,proportion=1/0", "give a number"),

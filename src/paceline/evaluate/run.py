@@ -36,13 +36,13 @@ class Run:
     Attributes:
         missions: What is played.
         players: All policies that play.
-        casts: Who plays each mission: a name may mean another policy on another kind of mission. Empty: all play all.
-        replays: A directory for a replay of each episode; None: none is kept.
-        mixes: Mission → the mission that it is a mix of, and how many seats the candidate has; see `replacement`.
         episodes: How many episodes of each mission.
         seed: Root of every seed; episode `i` of a mission has the environment seed `seed + i`.
         device: Where networks are to be put.
         setting: What all teams have in common; its lanes are part of the result.
+        casts: Who plays each mission: a name may mean another policy on another kind of mission. Empty: all play all.
+        replays: A directory for a replay of each episode; None: none is kept.
+        mixes: Mission → the mission that it is a mix of, and how many seats the candidate has; see `replacement`.
     """
 
     missions: tuple[Mission, ...]
@@ -90,7 +90,7 @@ class Run:
         limit = self.setting.action_limit
         if limit is None:
             return self.setting
-        told = [player.declares("timeout_ms") for player in self.cast(mission)]
+        told = [player.declares("told_timeout_ms") for player in self.cast(mission)]
         return replace(self.setting, action_limit=max([limit, *(ms / 1000 for ms in told if ms is not None)]))
 
     def seating(self, job: Job, seats: int) -> list[int]:

@@ -43,7 +43,7 @@ class Cogs:
     ) -> None:
         self._source, self._data, self._keywords = source, data, dict(keywords or {})
         self.together = together
-        self.timeout_ms: int | None = None
+        self.told_timeout_ms: int | None = None
         """What `configure_action_timeout_ms` is told; None: nothing is."""
         self._files = files
         self._policy: MultiAgentPolicy | None = None
@@ -82,8 +82,8 @@ class Cogs:
         policy: MultiAgentPolicy = made(_interface(seat), **keywords)
         if self._data is not None:
             policy.load_policy_data(self._data)
-        if self.timeout_ms is not None:
-            policy.configure_action_timeout_ms(self.timeout_ms)
+        if self.told_timeout_ms is not None:
+            policy.configure_action_timeout_ms(self.told_timeout_ms)
         return policy
 
     @property

@@ -44,6 +44,8 @@ class Wanted:
     def cogs(self, source: Any, data: str | None = None, files: tuple[Path, ...] = ()) -> Cogs:
         """The recipe for a class, or the path of one; what is wrong with it is told now."""
         alone = is_policy(source) and not hasattr(source, "agent_policy")  # an AgentPolicy: nothing is shared
+        if alone and (self.data or data):
+            raise BadInput(f"{source.__name__} is an AgentPolicy, which loads no data: give a MultiAgentPolicy")
         kind = BatchCogs if self.batch else Cogs
         made = kind(
             source,
@@ -68,7 +70,7 @@ def tell_limit(players: Iterable[Player], limit: float | None) -> None:
         return
     resolved = max(round(limit * 1000), *(each.minimum_timeout_ms for each in cogs))
     for each in cogs:
-        each.timeout_ms = resolved
+        each.told_timeout_ms = resolved
 
 
 def find(name: str, wanted: Wanted) -> Cogs | None:
