@@ -3,6 +3,7 @@
 import os
 import random
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,14 @@ class Walker(MultiAgentPolicy):
 
     def agent_policy(self, agent_id: int) -> AgentPolicy:
         return WalkerAgent(self.policy_env_info, agent_id)
+
+
+class Locked(Walker):
+    """Holds what cannot be sent to another process, once it is built."""
+
+    def __init__(self, policy_env_info: Any, device: str = "cpu") -> None:
+        super().__init__(policy_env_info, device)
+        self.lock = threading.Lock()
 
 
 class RememberingAgent(WalkerAgent):

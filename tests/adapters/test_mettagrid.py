@@ -187,6 +187,26 @@ def test_old_observations_stay_what_they_were() -> None:
     )
 
 
+def test_what_a_world_has_shown_does_not_change() -> None:
+    """The simulator writes each step over the last one in its own buffer."""
+    world = MettaGridWorld(market(2))
+    seen, _ = world.reset(0)
+    before = {agent: obs.copy() for agent, obs in seen.items()}
+    later = world.step(dict.fromkeys(world.possible_agents, 4))[0]
+    assert all(np.array_equal(seen[agent], before[agent]) for agent in seen)
+    assert not all(np.array_equal(seen[agent], later[agent]) for agent in seen)
+
+
+def test_a_recipe_can_be_sent_whatever_its_policies_hold() -> None:
+    """It was tried out here before workers get it; what was built for that stays here."""
+    found = mission(seats=2, steps=20)
+    here = evaluate(found, "class=cogs.Locked", episodes=2, plan=0)
+    assert not here.failures
+    for plan, agents in ((2, "off"), (0, "process")):
+        report = evaluate(found, "class=cogs.Locked", episodes=2, plan=plan, agents=agents)
+        assert (report.digest, report.notes) == (here.digest, [])
+
+
 # -- observations and actions --------------------------------------------------------------------------------
 
 
@@ -677,6 +697,20 @@ def test_levels_change_nothing(levels: str) -> None:
     expected = evaluate(missions, "random", episodes=3, plan=0).digest
     wanted = [level for level in levels.split(",") if level]
     assert evaluate(missions, "random", episodes=3, plan=Plan("process", 2), levels=wanted).digest == expected
+
+
+def test_without_episodes_one_of_each_mission_is_played_at_a_time() -> None:
+    ended: list[int] = []
+    missions = ["forage,steps=20", "cleanup,steps=20"]
+    evaluate(
+        missions,
+        "random",
+        episodes=4,
+        plan=Plan("process", 2),
+        levels=["missions"],
+        watcher=lambda episode, done, total: ended.append(episode.index),
+    )
+    assert ended == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_auto_starts_no_workers_for_what_may_not_run_side_by_side() -> None:
