@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from command import run
-from faults import endurance, faults
+from endurance import endurance, faults
 from nano import Cart, Env, Nano, UnsafePool, by_call, by_port, pool, start_worker
 from quiet import Quiet, Row, Slices, cpu_seconds, figure_row, interleave, per_call, ratio_row
 

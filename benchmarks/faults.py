@@ -1,140 +1,248 @@
-"""How soon a fault is seen and mended, and what a long life leaves behind: figures without a peer.
+"""What deaths cost: the share of the throughput that one SIGKILL a second leaves, and the time that one death takes.
 
-A part of `engine.py`, which runs it.
+    python benchmarks/faults.py [--seconds SECONDS] [--only NAME] [--markdown FILE] [--wait-quiet SECONDS]
+
+Each measure runs the same work twice, a slice undisturbed and a slice under kills by turns, until there have been kills
+for so many seconds. The digests of both must be the same. See README.md for how to read the table.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import hashlib
+import itertools
 import logging
 import os
+import random
 import signal
+import sys
+import threading
 import time
-import timeit
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nano import by_call, by_port, pool, start_worker
-from quiet import Quiet, Row, Slices, cpu_seconds, family, figure_row, repeat
+import numpy as np
+from groups import ROOM, config
+from quiet import Quiet, Row, Slices, figure_row, gain_row, report
+from vector_envs import Drift, rounds_per_second
+
+from paceline import Plan, make_vec
+from paceline.catalog.missions import find_missions
+from paceline.evaluate import evaluate
+from paceline.groups import Groups
+
+WORKERS = 4
+ENVS = 8
+STEPS = 60  # of an episode of the evaluation
+SLICE = 6.0  # seconds of undisturbed work
+MOVES = ("Up", "Right", "Left", "Down")
+
+Work = Callable[[int], str]
+"""Does so many units of work, and gives the digest of what came out."""
 
 
-class Ear(logging.Handler):
-    """Hears the engine say that a worker is lost, and when."""
+class Kills:
+    """Kills one worker of this process a second while it is entered."""
 
-    def emit(self, record: logging.LogRecord) -> None:
-        self.heard = time.perf_counter()
+    def __init__(self, spared: set[int]) -> None:
+        self._spared = spared
+        self._luck = random.Random(0)
+        self._over = threading.Event()
+        self.count = 0
+
+    def __enter__(self) -> Kills:
+        self._over.clear()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(1.0):
+            pids = sorted(workers() - self._spared)
+            if pids:
+                self.count += kill(self._luck.choice(pids))
+
+
+def workers() -> set[int]:
+    """The workers of this process: what its fork server has forked."""
+    return {worker for server in _children(os.getpid()) for worker in _children(server)}
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return found
+
+
+def kill(pid: int) -> bool:
+    """Kills a worker, if it is still ours when we hold it. Returns whether it did."""
+    with contextlib.suppress(ProcessLookupError):
+        holder = os.pidfd_open(pid)
+        try:
+            if pid in workers():
+                signal.pidfd_send_signal(holder, signal.SIGKILL)
+                return True
+        finally:
+            os.close(holder)
+    return False
+
+
+# -- the three works -------------------------------------------------------------------------------------
+
+
+def _make_envs(pace: float) -> Any:
+    """Envs that compute for 1 ms: they count rounds, so that the work is the same whatever the clock says."""
+    return make_vec(partial(Drift, "cpu", round(pace * 1e-3)), ENVS, plan=Plan("process", workers=WORKERS), seed=0)
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[Ear]:
-    ear, log = Ear(), logging.getLogger("paceline")
-    log.addHandler(ear)
-    log.propagate = False
-    try:
-        yield ear
-    finally:
-        log.removeHandler(ear)
-        log.propagate = True
+def vector(pace: float) -> Iterator[Work]:
+    """Steps of 8 envs that compute for 1 ms. They are reset once: only snapshots shorten what has to be replayed."""
+    envs = _make_envs(pace)
+    luck, hashed = np.random.default_rng(0), hashlib.sha256()
+    seen, _ = envs.reset(seed=0)
+    hashed.update(seen.tobytes())
+
+    def work(steps: int) -> str:
+        for _ in range(steps):
+            seen, rewards, ended, cut, _ = envs.step(luck.integers(0, 2, ENVS))
+            for array in (seen, rewards, ended, cut):
+                hashed.update(array.tobytes())
+        return hashed.hexdigest()
+
+    yield work
+    envs.close()
 
 
-def death_seen() -> float:
-    """Seconds from SIGKILL to the word that the worker is lost, before anything is rebuilt."""
-    with listening() as ear, pool(restarts=1) as one:
-        handle = one.post("nap", {0: (30.0,)})
-        time.sleep(0.05)
-        begin = time.perf_counter()
-        os.kill(one.workers[0].pid, signal.SIGKILL)
-        handle.finish()
-        return ear.heard - begin
+@contextlib.contextmanager
+def evaluation(pace: float) -> Iterator[Work]:
+    """Whole episodes of forage on 4 workers; the start of these is part of every slice.
+
+    An episode whose worker dies three times is a failure, as it may be what kills: `on_error="retry"` plays it again.
+    Episodes are much shorter than a second: one that takes longer than kills are apart is killed for ever.
+    """
+    seeds = itertools.count()
+    options: dict[str, Any] = {"plan": WORKERS, "agents": "off", "on_error": "retry"}
+    short = find_missions(["forage"], steps=STEPS)
+    yield lambda episodes: evaluate(short, "memory", episodes=episodes, seed=next(seeds), **options).digest
 
 
-def hang_seen(deadline: float = 0.3) -> float:
-    """Seconds from the deadline of a call that hangs to the same word."""
-    with listening() as ear, pool(restarts=1) as one:
-        begin = time.perf_counter()
-        one.call("nap", {0: (30.0,)}, deadline=deadline, outcomes=True)
-        return ear.heard - begin - deadline
+@contextlib.contextmanager
+def groups(pace: float) -> Iterator[Work]:
+    """Resets of 64 Sokobans, and 40 turns after each."""
+    seeds = itertools.count()
+    with Groups(config("Sokoban", 16, size=4, max_steps=1_000_000, **ROOM), plan=WORKERS) as sokobans:
+        turns = [[_said(env, move) for env in range(len(sokobans))] for move in MOVES * 10]
+
+        def work(resets: int) -> str:
+            for _ in range(resets):
+                sokobans.reset(seed=next(seeds))
+                for turn in turns:
+                    sokobans.step(turn)
+            assert all(status.failure is None for status in sokobans.statuses)
+            return sokobans.digest()
+
+        yield work
 
 
-def recovery(calls: int = 200) -> float:
-    """Seconds from SIGKILL of an idle worker to the next answer: start, build, replay, ask."""
-    with listening(), pool() as one:
-        for number in range(calls):
-            one.call("echo", {0: (number,)})
-        os.kill(one.workers[0].pid, signal.SIGKILL)
-        return timeit.timeit(by_call(one), number=1)
+def _said(env: int, move: str) -> dict[str, object]:
+    text = f"<answer>{move}</answer>"
+    return {"env_id": env, "actions": [move], "llm_response": text, "llm_raw_response": text}
 
 
-def faults(quiet: Quiet, sizes: Any) -> Iterator[Row]:
-    """Seconds until a fault is known, and until all is as before."""
-    yield figure_row("death seen, from SIGKILL", repeat(quiet, death_seen, sizes.faults), 0.1)
-    yield figure_row("hang seen, from the deadline", repeat(quiet, hang_seen, sizes.faults), 0.2)
-    yield figure_row("killed worker, 200 calls replayed, next answer", repeat(quiet, recovery, sizes.faults), 0.25)
-    with pool() as one:
-        blob = lambda: timeit.timeit(lambda: one.call("blob", {0: (50_000_000,)}, record=False), number=1)  # noqa: E731
-        yield figure_row("answer of 50 MB", repeat(quiet, blob, sizes.faults), 1.0)
+WORKS = {
+    "vector": (vector, f"{ENVS} vector envs that compute for 1 ms", 0.7),
+    "evaluation": (evaluation, "evaluation of forage, whole episodes", None),
+    "groups": (groups, "64 Sokobans, resets and turns", None),
+}
 
 
-def endurance(quiet: Quiet, sizes: Any) -> Iterator[Row]:
-    """Many workers, idle workers, many pools, many steps: what it takes, and what is left behind."""
-    yield from crowd(quiet, sizes.workers)
-    yield figure_row("CPU of an idle worker", repeat(quiet, lambda: idle_share(sizes.idle), 1), 0.01, "{:.2%}".format)
-    start_worker()
-    before = left_over()
-    for _ in range(sizes.cycles):
-        start_worker()
-    more = {name: count - before[name] for name, count in left_over().items()}
-    words = ", ".join(f"{count:+d} {name}" for name, count in more.items())
-    yield Row(f"left over by {sizes.cycles} pools", "", "+0", "no" if any(more.values()) else "yes", "", words)
-    grown = growth(sizes.steps)
-    words = ", ".join(f"{who} {count / 1e6:+.2f} MB" for who, count in grown.items())
-    met = "yes" if max(grown.values()) <= 1e6 else "no"
-    yield Row(f"memory, from 10 % to 100 % of {sizes.steps:,} port steps", "", "≤ 1 MB", met, "", words)
+# -- measures --------------------------------------------------------------------------------------------
 
 
-def crowd(quiet: Quiet, workers: int) -> Iterator[Row]:
-    closing = Slices()
-
-    def run() -> float:
-        begin = time.perf_counter()
-        everybody = pool(workers, workers)
-        started = time.perf_counter()
-        everybody.close()
-        closing.values.append(time.perf_counter() - started)
-        return started - begin
-
-    starting = repeat(quiet, run, 1)
-    closing.clean, closing.values = starting.clean, closing.values[-1:]
-    yield figure_row(f"start of {workers} workers", starting, 5.0)
-    yield figure_row(f"close of {workers} workers", closing, 2.0)
-
-
-def idle_share(seconds: float) -> float:
-    with pool() as one:
-        by_call(one)()
-        time.sleep(0.05)
-        before = cpu_seconds(one.workers[0].pid)
-        time.sleep(seconds)
-        return (cpu_seconds(one.workers[0].pid) - before) / seconds
-
-
-def left_over() -> dict[str, int]:
-    time.sleep(0.1)  # the kernel takes a moment to bury a thread that has been joined
-    threads = len(os.listdir("/proc/self/task"))
-    return {"files": len(os.listdir("/proc/self/fd")), "threads": threads, "processes": len(family())}
+def under_kills(name: str, quiet: Quiet, seconds: float, pace: float) -> Iterator[Row]:
+    """Time of the undisturbed work / time of the same work under one SIGKILL a second; and whether both came to the
+    same."""
+    make, what, aim = WORKS[name]
+    with contextlib.ExitStack() as both:
+        calm = both.enter_context(make(pace))
+        calm(1)
+        spared = workers()
+        harried = both.enter_context(make(pace))
+        same = [harried(1)]
+        kills, slices = Kills(spared), {"calm": Slices(), "harried": Slices()}
+        units, digests = 1, [list[str](), list[str]()]
+        while (took := _timed(calm, units, same)) < SLICE / 2 or units == 1:
+            harried(units)
+            units = max(units + 1, round(units * min(10.0, SLICE / took)))
+        harried(units)
+        while sum(slices["harried"].values) < seconds:
+            slices["calm"].take(quiet.once(lambda: _timed(calm, units, digests[0])))
+            with kills:
+                slices["harried"].take(quiet.once(lambda: _timed(harried, units, digests[1])))
+    yield gain_row(
+        f"{what}, {WORKERS} workers: one SIGKILL a second / undisturbed", slices["harried"], slices["calm"], aim
+    )
+    equal = digests[0] == digests[1]
+    spent = f"{kills.count} kills in {sum(slices['harried'].values):.0f} s"
+    yield Row("… digests", "", "the same", "yes" if equal else "no", spent, digests[1][-1][:12], digests[0][-1][:12])
 
 
-def growth(steps: int, members: int = 8) -> dict[str, int]:
-    """Bytes by which main and worker have grown since the first tenth; members give snapshots, so journals are cut."""
-    with pool(members) as eight:
-        ring, pids = by_port(eight), {"main": os.getpid(), "worker": eight.workers[0].pid}
-        for number in range(steps // members):
-            if number == steps // members // 10:
-                before = {who: resident(pid) for who, pid in pids.items()}
-            ring()
-        return {who: resident(pid) - before[who] for who, pid in pids.items()}
+def _timed(work: Work, units: int, digests: list[str]) -> float:
+    begin = time.perf_counter()
+    digests.append(work(units))
+    return time.perf_counter() - begin
 
 
-def resident(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def one_death(quiet: Quiet, pace: float, times: int = 5, steps: int = 1500) -> Iterator[Row]:
+    """Seconds of the step after a SIGKILL of one worker: a new worker, its envs, and what they have to run again."""
+    costs = Slices()
+    for number in range(times):
+        with contextlib.closing(_make_envs(pace)) as envs:
+            envs.reset(seed=0)
+            step = partial(envs.step, np.zeros(ENVS, np.int64))
+            for _ in range(steps + 20 * number):  # so that deaths come at different times after a snapshot
+                step()
+            pid = envs.pool.workers[number % WORKERS].pid
+            costs.take(quiet.once(partial(_step_after_kill, pid, step)))
+    yield figure_row(f"the step after a death, {steps:,} steps after the reset of these envs", costs, 1.0)
+
+
+def _step_after_kill(pid: int, step: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    kill(pid)
+    step()
+    return time.perf_counter() - begin
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=60.0, help="of kills, for each of the works")
+    names = (*WORKS, "death")
+    parser.add_argument("--only", metavar="NAME", choices=names, action="append", help=", ".join(names))
+    parser.add_argument("--markdown", metavar="FILE", type=Path, help="write the table there too")
+    parser.add_argument("--wait-quiet", metavar="SECONDS", type=float, default=120.0, help="for the whole run")
+    chosen = parser.parse_args()
+    os.environ.setdefault("PYTHONHASHSEED", "0")  # what workers use; otherwise the engine says so each time
+    logging.getLogger("paceline").setLevel(logging.ERROR)  # every death is told
+    quiet, pace, rows = Quiet(chosen.wait_quiet), rounds_per_second(), list[Row]()
+    for name in chosen.only or names:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        rows += one_death(quiet, pace) if name == "death" else under_kills(name, quiet, chosen.seconds, pace)
+    text = report("Faults", rows, ("paceline", "numpy", "gymnasium"))
+    print(text)
+    if chosen.markdown:
+        chosen.markdown.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import psutil
 import pytest
 
 LONGEST = 100.0  # seconds: less than pytest waits before it shows every stack
@@ -19,6 +20,14 @@ def until(condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() < end, f"not so after {LONGEST:g} s"
         time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs. One that has ended but whose parent has not asked for its exit code does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def until_child(process: subprocess.Popen[Any], condition: Callable[[], Any]) -> None:

@@ -3,6 +3,8 @@
 PacelineError
 ├── NotSendable       a recipe, argument or answer cannot travel (found before work starts where possible)
 ├── TooLarge          a message is above the pool's limit
+├── NotData           an answer holds more than data, and the plan trusts data only
+├── RolloutsFailed    some rollouts of a collection could not be played; it has the others
 ├── WorkerLost        a worker died, and dies again whenever it runs this call
 │   └── CallTimeout   … or does not come back within its deadline, and was killed for it
 ├── ReplayDiverged    a rebuilt member did not answer as it had answered before
@@ -16,6 +18,12 @@ PacelineError
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+from typing import Any
+
+_OURS = Path(__file__).parent
+
 
 class PacelineError(Exception):
     """Root of everything that Paceline raises by itself."""
@@ -27,6 +35,28 @@ class NotSendable(PacelineError, TypeError):
 
 class TooLarge(PacelineError):
     """A message exceeds the pool's `max_message`."""
+
+
+class NotData(PacelineError, TypeError):
+    """An answer holds more than data, or bytes that are none, and the plan says `trust="data"`; the message names the
+    path to the culprit."""
+
+
+class RolloutsFailed(PacelineError):
+    """Some rollouts of a collection could not be played.
+
+    Attributes:
+        collection: All of them; those that could be played are complete.
+    """
+
+    def __init__(self, collection: Any) -> None:
+        self.collection = collection
+        failures = collection.failures
+        index, first = next(iter(failures.items()))
+        super().__init__(
+            f"{len(failures)} of {len(collection)} rollouts failed, rollout {index} by {first.kind}: {first.message}. "
+            "The others are in .collection of this error"
+        )
 
 
 class WorkerLost(PacelineError):
@@ -63,3 +93,15 @@ class BadInput(PacelineError, ValueError):
 
 class Closed(PacelineError):
     """The pool has been closed."""
+
+
+def brief(value: object, most: int = 120) -> str:
+    """A value, for a message: its first so many characters."""
+    shown = repr(value)
+    return shown if len(shown) < most else shown[: most - 3] + "..."
+
+
+def place(error: BaseException) -> str:
+    """Where an error was raised, in brackets, if not by us."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return "" if Path(last.filename).is_relative_to(_OURS) else f" ({last.filename}, line {last.lineno})"

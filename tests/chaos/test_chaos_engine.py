@@ -17,7 +17,7 @@ import psutil
 import pytest
 from members import Clock, Fault, Walker, dying
 from shm import named_memory
-from waits import until, until_readable
+from waits import is_alive, until, until_readable
 
 import paceline
 from paceline import Pool
@@ -203,7 +203,7 @@ def test_a_member_may_start_processes_and_they_die_with_it() -> None:
         assert psutil.pid_exists(child)
         os.kill(pool.workers[0].pid, signal.SIGKILL)
         pool.call("spawn", record=False)
-        until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie")
+        until(lambda: not is_alive(child))
 
 
 def test_create_and_close_leaves_nothing() -> None:
@@ -303,8 +303,7 @@ def test_nothing_outlives_main(tmp_path: Path, state: str, number: signal.Signal
         _, errors = process.communicate(timeout=10)
     finally:
         process.kill()  # if the signal did not end it, nothing of it may disturb the tests to come
-    psutil.wait_procs(family, timeout=1.0)
-    assert [p for p in family if p.is_running() and p.status() != "zombie"] == []
+    until(lambda: not any(is_alive(child.pid) for child in family))
     assert [path for path in named if path.exists()] == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["main.py"]
     if number == signal.SIGINT:
@@ -484,9 +483,11 @@ def test_torch_in_main_then_in_workers() -> None:
 def test_no_tcp_port_is_opened() -> None:
     with Pool([Fault] * 2, backend="process", workers=2) as pool:
         pool.call("add", {0: (1,)})
-        me = psutil.Process()
-        family = [me, *me.children(recursive=True)]
-        ours = [p for p in family if "paceline" in " ".join(p.cmdline()) or p.pid in {w.pid for w in pool.workers}]
+        workers = [psutil.Process(worker.pid) for worker in pool.workers]
+        server = workers[0].parent()
+        assert server is not None
+        assert server in psutil.Process().children()  # not a process above us, nor one of another test's cluster
+        ours = [server, *workers]
         assert [c for p in ours for c in p.net_connections("inet") if c.status == "LISTEN"] == []
 
 

@@ -222,6 +222,23 @@ def test_a_torch_seed_that_differs_in_its_upper_half_is_noticed(generators: Gene
 
 
 @both
+@pytest.mark.parametrize("draws", [0, 1, 2])
+def test_a_state_that_was_swapped_out_and_back_goes_unnoticed(generators: Generators, draws: int) -> None:
+    """torch leaves other bytes in memory where no normal is cached; a normal that is cached counts as ever."""
+    torch.manual_seed(7)
+    torch.empty(draws, dtype=torch.double).normal_()
+    before, states = generators.peek(), generators.save()
+    for number in range(3):
+        generators.load(generators.fresh(number))
+        torch.empty(number, dtype=torch.double).normal_()
+        assert generators.touched(before) == ("random", "numpy.random", "torch")
+        generators.load(states)
+        assert generators.touched(before) == ()
+    torch.empty(1, dtype=torch.double).normal_()
+    assert generators.touched(before) == ("torch",)
+
+
+@both
 def test_work_without_draws_goes_unnoticed(generators: Generators) -> None:
     before = generators.peek()
     random.Random(1).random(), np.random.default_rng(1).random(), np.random.RandomState(1).randn(3)

@@ -22,7 +22,7 @@ import psutil
 import pytest
 from interrupting import Interrupting
 from members import Interrupted, Ledger
-from waits import until
+from waits import is_alive, until
 
 from paceline import Anew, Pool
 from paceline.engine.interrupts import UNINTERRUPTED
@@ -339,13 +339,9 @@ def test_whatever_is_raised_while_a_pool_is_closed_no_worker_is_left() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         with pytest.raises(TimeoutError):
             pool.close()
-        until(lambda: all(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for pid in alive(children)))
+        until(lambda: not any(is_alive(pid) for pid in children))
     finally:
         signal.signal(signal.SIGALRM, before)
-
-
-def alive(pids: list[int]) -> list[int]:
-    return [pid for pid in pids if psutil.pid_exists(pid)]
 
 
 def test_an_interrupt_that_comes_after_a_lost_one_stands_for_both() -> None:

@@ -1,17 +1,27 @@
 """The engine: ordered pools of live members, the same on every backend. Knows nothing of agents or environments."""
 
-from paceline.engine.budget import Budget
+from paceline.engine.backend import find as find_backend
+from paceline.engine.budget import WORKER_BYTES, Budget
+from paceline.engine.budget import current as current_budget
 from paceline.engine.calls import Handle, Outcome, wait_for_any
+from paceline.engine.generators import draws_of
 from paceline.engine.moving import spread
-from paceline.engine.plan import Plan
+from paceline.engine.plain import data_record, fits
+from paceline.engine.plan import TWO_CORES_ARE_NOT_TWICE_ONE, WAITS_BELOW, Plan, wanted_cpu
 from paceline.engine.pool import Pool, WorkerInfo
 from paceline.engine.port import Port
+from paceline.engine.preparation import tell_workers
 from paceline.engine.roster import HERE, Event
 from paceline.engine.seat import Anew
+from paceline.engine.store import StoreKey, kept, put_back, take
 from paceline.engine.trace import Trace
+from paceline.engine.wire import check_sendable
 
 __all__ = [
     "HERE",
+    "TWO_CORES_ARE_NOT_TWICE_ONE",
+    "WAITS_BELOW",
+    "WORKER_BYTES",
     "Anew",
     "Budget",
     "Event",
@@ -20,8 +30,20 @@ __all__ = [
     "Plan",
     "Pool",
     "Port",
+    "StoreKey",
     "Trace",
     "WorkerInfo",
+    "check_sendable",
+    "current_budget",
+    "data_record",
+    "draws_of",
+    "find_backend",
+    "fits",
+    "kept",
+    "put_back",
     "spread",
+    "take",
+    "tell_workers",
     "wait_for_any",
+    "wanted_cpu",
 ]

@@ -11,6 +11,7 @@ from paceline.engine.journal import Mark
 from paceline.engine.roster import Slot
 from paceline.engine.seat import ERROR, OK, SHARED, Result
 from paceline.engine.serving import IDLE, NEWS
+from paceline.errors import NotData
 
 if TYPE_CHECKING:
     from paceline.engine.book import Book
@@ -58,6 +59,9 @@ class Answers:
         book.outstanding = 0
         if self.tries:
             self.tries.clear()
+        if self._crew.fruitless:
+            for item in book.everyone:
+                self._crew.fruitless.pop(book.slot_of(item).number, None)
         return True
 
     def absorb(self, item: int) -> None:
@@ -80,13 +84,16 @@ class Answers:
         book = self._book
         _, kind, payload, _, _ = book.heard.pop(item, _PLAIN)
         member = book.member(item)
-        if kind == ERROR:
-            error = self.errors[member.index] = as_error(payload)
+        error, answer = (as_error(payload), None) if kind == ERROR else _said(payload)
+        if error is not None:
+            self.errors[member.index] = error
             error.add_note(f"in member {member.index} (key {member.key!r}), {book.method}()")
-        elif payload is not None and (answer := wire.unpack(payload)) is not None:
+        elif answer is not None:
             self.extras[member.index] = answer
         self.absorbed.pop(item, None)
         self.tries.pop(item, None)
+        if self._crew.fruitless:
+            self._crew.fruitless.pop(member.slot, None)
         book.waiting[item] = 0
         book.state[item] = IDLE
 
@@ -148,3 +155,11 @@ class Answers:
         """Whether rows that were asked for have not been run yet; those that were set aside do not count."""
         book = self._book
         return any(book.waiting[i] and not book.state[i] and i not in self.aside for i in book.everyone)
+
+
+def _said(payload: wire.Packed | None) -> tuple[BaseException | None, Any]:
+    """What an item said beside its rows; what is not data, where only data is trusted, is its error."""
+    try:
+        return None, None if payload is None else wire.unpack(payload)
+    except NotData as error:
+        return error, None

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 from paceline.engine import budget
+from paceline.engine.backend import find
+from paceline.engine.plan import TRUSTS
 from paceline.engine.roster import Member
 from paceline.errors import BadInput
 from paceline.seeds import Key
@@ -73,6 +75,18 @@ def check_arguments(workers: int, restarts: int, failed_builds: str, snapshot_sh
         raise BadInput(f"snapshot_share={snapshot_share}; give a share of the time above 0, up to 1")
     if failed_builds not in ("raise", "keep"):
         raise BadInput(f"failed_builds={failed_builds!r}; give 'raise' or 'keep'")
+
+
+def check_trust(trust: str, backend: str, workers: int) -> None:
+    """Raises `BadInput` for a word that means nothing, or a place in which data cannot be told from code."""
+    if trust not in TRUSTS:
+        raise BadInput(f"trust={trust!r}; give one of {', '.join(map(repr, TRUSTS))}")
+    if trust == "data" and not (workers and getattr(find(backend), "reads_data", False)):
+        where = f"the backend is {backend!r}" if workers else "there are no workers"
+        raise BadInput(
+            f"trust='data' is for members in processes of their own, and {where}: members in the caller's process can "
+            "do whatever it can; use backend='process' and workers, or 'auto'"
+        )
 
 
 def check_threads(threads: int, backend: str) -> None:

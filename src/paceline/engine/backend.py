@@ -49,6 +49,8 @@ class Settings:
     """How many rows of a port a worker that is a process runs at once."""
     may_leave: bool = False
     """Whether members that may not be run on a thread are taken away from it: under auto."""
+    data_only: bool = False
+    """Whether workers are trusted with data only: then nothing that comes back from one is unpickled."""
     budget: Budget = field(default_factory=Budget.of_machine)
 
 
@@ -96,6 +98,7 @@ class Backend(Protocol):
     """A place where workers run."""
 
     name: str
+    # reads_data: bool, optional: whether it keeps `Settings.data_only`. A plan with trust="data" refuses one without.
 
     def start(self, numbers: Sequence[int], settings: Settings) -> list[Any]:
         """Starts workers, all at once. Raises `PlanNotMet` if that cannot be done, and leaves none behind."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from paceline.engine import wire
 from paceline.engine.seat import ERROR, OK, Result
-from paceline.errors import Closed
+from paceline.errors import Closed, NotData
 
 
 class Outcome(NamedTuple):
@@ -39,6 +39,7 @@ _NAMES = {
     "map": "the mapped function",
     "snapshot": "snapshot()",
     "drop": "close()",
+    "prepare": "what every worker is told first",
 }
 
 
@@ -155,8 +156,14 @@ class Handle:
         self.finish()
         results = self._results
         if all(result[1] != ERROR for result in results.values()):
-            return {member: wire.unpack(results[member][2]) for member in self._expected}
+            return {member: self._answer(member) for member in self._expected}
         raise self.first_error()
+
+    def _answer(self, member: int) -> Any:
+        try:
+            return wire.unpack(self._results[member][2])
+        except NotData as error:
+            raise _noted(error, f"in the answer of member {member}") from None
 
     def finish(self) -> None:
         """Waits for everybody, and raises nothing."""

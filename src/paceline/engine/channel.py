@@ -3,7 +3,8 @@
     message ── pickle ──► head + buffers ──┬── ≤ 64 KiB ──► one packet of a SEQPACKET socket
                                            └── larger ────► memfd, its descriptor rides on the packet
 
-Nothing here has a name in any file system, so nothing can be left behind by a process that dies.
+Nothing here has a name in any file system, so nothing can be left behind by a process that dies. Where main trusts a
+worker with data only, what comes back is written and read by plain.py in the place of pickle.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from collections import deque
 from typing import Any
 
 import numpy as np
+
+from paceline.engine import plain
+from paceline.engine.plain import Plain
+from paceline.errors import NotData
 
 _PACKET = 1 << 16
 _ALIGN = 64
@@ -43,8 +48,11 @@ Frame = tuple[list[Any], list[int]]
 class Channel:
     """One end of the line. The main process never blocks in `send`; a worker may."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, *, writes_data: bool = False, reads_data: bool = False) -> None:
         self.sock = sock
+        self._writes_data = writes_data
+        self._reads_data = reads_data  # and nothing else: the other end is not trusted
+        self.most = 0  # bytes that a message of data may have
         self._buffer = bytearray(_PACKET + _HEADER.size)
         self._view = memoryview(self._buffer)
         self._outbox: deque[Frame] = deque()
@@ -64,7 +72,7 @@ class Channel:
         self.flush()
 
     def send_blocking(self, message: Any) -> None:
-        parts, fds = encode(message)
+        parts, fds = encode(message, data=self._writes_data)
         _transmit(self.sock, parts, fds, _NO_SIGNAL)
 
     def wake(self) -> None:
@@ -106,6 +114,7 @@ class Channel:
 
         Raises:
             EOFError: the other end is gone and everything it sent has been read.
+            NotData: it is trusted with data only, and has sent something else.
         """
         flags = _TAKE if blocking else _TAKE_NOW
         try:
@@ -118,7 +127,7 @@ class Channel:
             return None
         if count == 0:
             raise EOFError
-        return self._decode(count, ancillary)
+        return self._decode_data(count, ancillary) if self._reads_data else self._decode(count, ancillary)
 
     def take_descriptor(self) -> int:
         """Gives the descriptor that rode on the last message."""
@@ -152,6 +161,31 @@ class Channel:
         finally:
             os.close(fds[0])
 
+    def _decode_data(self, count: int, ancillary: list[Any]) -> Any:
+        """As `_decode`, of an end that may say anything: no descriptor is kept, and no length is believed."""
+        fds = _descriptors(ancillary)
+        try:
+            kind, buffers, total = _HEADER.unpack_from(self._view[:count])
+            if kind == _WAKE:
+                return WAKE
+            if kind == _SHARED:
+                content = self._shared_data(fds, total)
+            else:
+                content = memoryview(bytearray(self._view[_HEADER.size : count]))
+            head, *rest = [content] if kind == _PLAIN else _pieces(content, buffers)
+            return plain.unpack(Plain(bytes(head), rest))
+        except (OSError, ValueError, struct.error) as error:
+            raise NotData(f"a message of a worker cannot be read: {error}") from None
+        finally:
+            _close_all(fds)
+
+    def _shared_data(self, fds: list[int], total: int) -> memoryview:
+        if not fds:
+            raise OSError(errno.EMFILE, "a large message could not be opened: too many open files (see ulimit -n)")
+        if total > self.most or os.fstat(fds[0]).st_size < total:
+            raise NotData(f"a message of {total} bytes is above the limit of {self.most}, or longer than its memory")
+        return _read_shared(fds[0], total)
+
 
 def _descriptors(ancillary: list[Any]) -> list[int]:
     return [fd for _, _, data in ancillary for fd in array.array("i", data)]
@@ -162,19 +196,29 @@ def _close_all(fds: list[int]) -> None:
         os.close(fd)
 
 
-def encode(message: Any, descriptor: int | None = None) -> Frame:
+def encode(message: Any, descriptor: int | None = None, *, data: bool = False) -> Frame:
     """Lays a message out as the parts of one packet, or as a packet that refers to a memfd.
 
-    A copy of `descriptor` rides along.
+    A copy of `descriptor` rides along. A message of `data` is written by plain.py.
     """
-    buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps(message, 5, buffer_callback=buffers.append)
+    head, buffers = _written_as_data(message) if data else _pickled(message)
     if not buffers and len(head) <= _PACKET:
         return [_PLAIN_HEADER, head], _copied(descriptor)
-    parts, total = _layout(head, [buffer.raw() for buffer in buffers])
+    parts, total = _layout(head, buffers)
     if total <= _PACKET:
         return [_HEADER.pack(_INLINE, len(buffers), total), b"".join(parts)], _copied(descriptor)
     return [_HEADER.pack(_SHARED, len(buffers), total)], [_write_shared(parts), *_copied(descriptor)]
+
+
+def _pickled(message: Any) -> tuple[bytes, list[memoryview]]:
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(message, 5, buffer_callback=buffers.append)
+    return head, [buffer.raw() for buffer in buffers]
+
+
+def _written_as_data(message: Any) -> tuple[bytes, list[memoryview]]:
+    packed = plain.pack(message)
+    return packed.head, [memoryview(buffer) for buffer in packed.buffers]
 
 
 def _copied(descriptor: int | None) -> list[int]:
@@ -195,13 +239,18 @@ def _layout(head: bytes, buffers: list[memoryview]) -> tuple[list[Any], int]:
 
 
 def _open(content: memoryview, buffers: int) -> Any:
+    head, *rest = _pieces(content, buffers)
+    return pickle.loads(head, buffers=rest)
+
+
+def _pieces(content: memoryview, buffers: int) -> list[memoryview]:
     lengths = struct.unpack_from(f"<{buffers + 1}Q", content)
     pieces, start = [], 8 * len(lengths)
     for length in lengths:
         start += -start % _ALIGN
         pieces.append(content[start : start + length])
         start += length
-    return pickle.loads(pieces[0], buffers=pieces[1:])
+    return pieces
 
 
 def _write_shared(parts: list[Any]) -> int:
@@ -218,7 +267,10 @@ def _read_shared(fd: int, total: int) -> memoryview:
     content = np.empty(total, np.uint8).data
     done = 0
     while done < total:
-        done += os.preadv(fd, [content[done:]], done)
+        count = os.preadv(fd, [content[done:]], done)
+        if not count:
+            raise OSError(errno.EIO, "a large message ends too early")
+        done += count
     return content
 
 

@@ -1,32 +1,29 @@
-"""What workers print and log reaches main: tagged with worker, pid and member, and kept for the obituary.
+"""What workers print reaches main: tagged with worker, pid and member, and kept for the obituary.
 
-worker: stdout, stderr, faulthandler ─┐                            ┌─► sys.stderr, a tag before each line
-        logging ──► a marked line ────┴─► pipe ─► one thread here ─┼─► logging.getLogger(name).handle(record)
-                                                                   └─► the last lines, for WorkerLost, CallTimeout
+worker: stdout, stderr, faulthandler ──► pipe ─┬─► one thread here ─┬─► sys.stderr, a tag before each line
+                                               │                    └─► the last lines, for WorkerLost, CallTimeout
+        logging, as fields (log_records.py) ───┘  a pipe of their own
+
+What comes through the first pipe is text and nothing else: members, C libraries and their child processes write there.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import io
 import logging
 import os
-import pickle
 import select
 import sys
 import threading
 from collections.abc import Callable
 
-_RECORD = b"\x1epaceline-log "
+from paceline.engine.log_records import SPEAKING, RecordReader
+
 _TAGGED = b"\x1e"
 _HALF = b"\x1f"  # part of a line that has been flushed; the line itself will come as a whole
 _LONG = 1 << 16  # characters without an end of line: then they are one
 _TAIL = 8192
-
-
-_SPEAKING = threading.RLock()
-"""Held while a worker's lines are handed on."""
 
 
 class Voice:
@@ -81,17 +78,13 @@ class Voice:
 
     def _take(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
-        with _SPEAKING:
+        with SPEAKING:
             for line in lines:
                 self._line(line)
 
     def _line(self, line: bytes) -> None:
         if line.startswith(_HALF):
             self._half = (self._half + line[1:])[-_TAIL:]
-            return
-        if line.startswith(_RECORD):
-            with contextlib.suppress(Exception):  # a handler of the user's may raise: the others must still be heard
-                _log(line[len(_RECORD) :])
             return
         if line.startswith(_TAGGED):
             self._half = b""
@@ -107,15 +100,8 @@ class Voice:
             print(shown, file=sys.stderr, flush=True)
 
 
-def _log(encoded: bytes) -> None:
-    try:
-        record: logging.LogRecord = pickle.loads(base64.b64decode(encoded))
-    except Exception as error:
-        logging.getLogger("paceline").warning("a worker's log record could not be read: %s", error)
-        return
-    logger = logging.getLogger(record.name)
-    if logger.isEnabledFor(record.levelno):
-        logger.handle(record)
+Source = Voice | RecordReader
+"""What a listener reads."""
 
 
 class Listener:
@@ -126,12 +112,12 @@ class Listener:
 
     def begin_anew(self) -> None:
         """Knows of no worker."""
-        self._voices: dict[int, Voice] = {}
+        self._voices: dict[int, Source] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._nudge = -1
 
-    def add(self, voice: Voice) -> None:
+    def add(self, voice: Source) -> None:
         with self._lock:
             self._voices[voice.fd] = voice
             if self._thread is None:
@@ -141,7 +127,7 @@ class Listener:
             else:
                 os.write(self._nudge, b"+")
 
-    def remove(self, voice: Voice) -> None:
+    def remove(self, voice: Source) -> None:
         """Closes the voice; waits for the thread if this was the last one."""
         with self._lock:
             self._voices.pop(voice.fd, None)
@@ -166,7 +152,7 @@ class Listener:
             self._serve_once(waker, voices)
         os.close(waker)
 
-    def _serve_once(self, waker: int, voices: dict[int, Voice]) -> None:
+    def _serve_once(self, waker: int, voices: dict[int, Source]) -> None:
         poll = select.poll()
         poll.register(waker, select.POLLIN)
         for fd in voices:
@@ -186,12 +172,12 @@ LISTENER = Listener()
 
 def _after_fork() -> None:
     """The thread does not come along into a fork of the process: whoever starts workers there needs one of its own."""
-    _SPEAKING.release()
+    SPEAKING.release()
     LISTENER.begin_anew()
 
 
 # Nobody is in the middle of a line when the process forks: the child would inherit a stream that is locked for ever.
-os.register_at_fork(before=_SPEAKING.acquire, after_in_parent=_SPEAKING.release, after_in_child=_after_fork)
+os.register_at_fork(before=SPEAKING.acquire, after_in_parent=SPEAKING.release, after_in_child=_after_fork)
 
 
 # -- the worker's side ---------------------------------------------------------------------------------
@@ -262,30 +248,3 @@ class TaggedLines(io.TextIOBase):
     def _write(self, data: bytes) -> None:
         while data:
             data = data[os.write(self._fd, data) :]
-
-
-class RecordsHome(logging.Handler):
-    """Sends a worker's log records to main, where main's own handlers and levels decide."""
-
-    def __init__(self, fd: int, tag: Callable[[], str]) -> None:
-        super().__init__()
-        self._fd = fd
-        self._tag = tag
-
-    def emit(self, record: logging.LogRecord) -> None:
-        copy = logging.makeLogRecord(vars(record))
-        copy.msg = f"[{self._tag()}] {record.getMessage()}"
-        copy.args = None
-        if record.exc_info:
-            copy.exc_text = logging.Formatter().formatException(record.exc_info)
-            copy.exc_info = None
-        data = _RECORD + base64.b64encode(pickle.dumps(_sendable(copy))) + b"\n"
-        while data:
-            data = data[os.write(self._fd, data) :]
-
-
-def _sendable(record: logging.LogRecord) -> logging.LogRecord:
-    for name, value in list(vars(record).items()):
-        if not isinstance(value, str | int | float | tuple | type(None)):
-            setattr(record, name, str(value))
-    return record

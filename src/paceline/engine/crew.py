@@ -30,7 +30,7 @@ from paceline.engine.sending import JOURNALED, Sending
 from paceline.engine.shortening import Shortening
 from paceline.engine.straight import not_here
 from paceline.engine.trace import Trace
-from paceline.errors import Closed
+from paceline.errors import Closed, PlanNotMet
 
 if TYPE_CHECKING:
     from paceline.engine.pilot import Pilot
@@ -58,6 +58,7 @@ class Crew:
         shrinks: bool,
         trace: Trace | None,
         spreading: Spreading = spread,
+        never_here: bool = False,
     ) -> None:
         self.members = members
         self.spreading = spreading
@@ -65,6 +66,7 @@ class Crew:
         self.restarts = restarts
         self.snapshot_every = snapshot_every
         self.shrinks = shrinks
+        self.never_here = never_here  # nobody may live in the caller's process: trust='data', or auto with a deadline
         self.trace = trace
         self.pilot: Pilot | None = None
         self.events: list[Event] = []
@@ -80,11 +82,14 @@ class Crew:
         self.shortening = Shortening(self, snapshot_share)
         self.ports: dict[int, Port] = {}
         self.functions: dict[int, Mapped] = {}
+        self.draws: dict[Any, bool] = {}  # functions of maps that have been run, and whether they draw
         self.last_port: Port | None = None  # whose members have nothing of another port before them
+        self.fruitless: dict[int, int] = {}  # slot → deaths that no request is to blame for, since its last answer
         self.called = False  # whether a call or a snapshot may be under way: a ring of the same member comes after it
         self.suspicious = False  # whether any slot is suspect
         self.steady = False  # nothing is half done: an interrupt now breaks nothing
         self.limit: float | None = None  # seconds that a snapshot or a farewell may take, as any call may
+        self.builds_at_leisure = False  # what is built and replayed may take as long as it likes
         self.owner = os.getpid()
         self.closed = False
         self.slots = {HERE: Slot(HERE, find("inline"))}
@@ -94,6 +99,11 @@ class Crew:
     def start(self, slots: Iterable[Slot]) -> None:
         """Starts the workers of these slots, all at once."""
         empty = [slot for slot in slots if slot.worker is None]
+        if self.settings.data_only and any(slot.number == HERE for slot in empty):
+            raise PlanNotMet(
+                "no worker could be had, and with trust='data' no member runs in the caller's process: free memory or "
+                "processes, or ask for fewer workers"
+            )
         everybody = [*self.slots.values(), *empty]
         begin = perf_counter()
         for backend in {id(slot.backend): slot.backend for slot in empty}.values():
@@ -104,6 +114,7 @@ class Crew:
             for slot, worker in zip(mine, workers, strict=True):
                 slot.worker = worker
                 slot.defined = set()
+                slot.told = ()
                 self.span("start", "start", begin, worker)
 
     # -- what is under way ----------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from paceline.engine import wire
+from paceline.engine import plain, wire
+from paceline.engine.plain import Plain
 from paceline.seeds import check
 
-Echo = int | bytes
+Echo = int | bytes | Plain
 """A check, or the packed answer."""
 
 SMALL = 4096
@@ -21,22 +22,22 @@ SMALL = 4096
 
 def echo_of(answer: Any, packed: wire.Packed) -> int | None:
     """The check of an answer; None if the packed answer itself is to be kept."""
-    if type(packed) is bytes and len(packed) <= SMALL:
+    if type(packed) in (bytes, Plain) and wire.size(packed) <= SMALL:
         return None
     return _checked(answer, packed)
 
 
 def recognised(expected: Echo, answer: Any) -> bool:
     """Whether this answer is the one that was kept."""
-    packed = wire.pack(answer)
-    if isinstance(expected, bytes):
+    packed = plain.pack(answer) if isinstance(expected, Plain) else wire.pack(answer)
+    if not isinstance(expected, int):
         return packed == expected or _arrived(packed) == _arrived(expected)
     return expected == _checked(answer, packed) or expected == _arrived(packed)
 
 
 def condensed(echo: Echo) -> int:
     """The check of what was kept: less to keep."""
-    return _arrived(echo) if isinstance(echo, bytes) else echo
+    return echo if isinstance(echo, int) else _arrived(echo)
 
 
 def _arrived(packed: wire.Packed) -> int:
@@ -56,4 +57,6 @@ def _checked(answer: Any, packed: wire.Packed) -> int:
 
 
 def _of_pickle(packed: wire.Packed) -> int:
+    if isinstance(packed, Plain):
+        return zlib.crc32(packed.head)
     return zlib.crc32(packed if isinstance(packed, bytes) else packed[0])

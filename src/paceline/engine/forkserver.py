@@ -14,7 +14,6 @@ from __future__ import annotations
 import array
 import json
 import os
-import pickle
 import socket
 import subprocess
 import sys
@@ -218,9 +217,10 @@ def close_servers() -> None:
 
 
 def send(sock: socket.socket, message: Any, fds: list[int]) -> None:
-    """Sends a message, and copies of descriptors."""
+    """Sends a message, and copies of descriptors. As JSON: every worker holds a line to the server, and whatever is
+    written there must not be able to run anything in it."""
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-    sock.sendmsg([pickle.dumps(message)], rights)
+    sock.sendmsg([json.dumps(message).encode()], rights)
 
 
 def receive(sock: socket.socket) -> tuple[Any, list[int]]:
@@ -231,4 +231,4 @@ def receive(sock: socket.socket) -> tuple[Any, list[int]]:
     fds = array.array("i")
     for _, _, raw in ancillary:
         fds.frombytes(raw[: len(raw) - len(raw) % fds.itemsize])
-    return pickle.loads(data), list(fds)
+    return json.loads(data), list(fds)

@@ -78,3 +78,13 @@ class TorchMemory:
         if offset < 8 or offset % 8 or offset + 2520 + 24 > len(seen):
             raise LookupError("not laid out as expected")
         return offset
+
+
+# In the bytes of `get_state()`: { … double normal_y, normal_rho; int normal_is_valid; } float next; bool next_is_valid;
+DOUBLE_IS_CACHED, FLOAT_IS_CACHED = 5040, 5052
+
+
+def without_padding(window: Any, normals: Any) -> tuple[bytes, bytes | None, bytes | None]:
+    """A peek at a `TorchMemory` without the bytes that mean nothing: those after a flag, and of a normal that is not
+    cached. Gives the window, the cached float and the cached double."""
+    return window[:13] + window[16:], normals[:4] if normals[4] else None, normals[8:16] if normals[16] else None

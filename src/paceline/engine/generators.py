@@ -14,18 +14,29 @@ alone; torch, which is never imported from here, is only peeked at in memory.
 from __future__ import annotations
 
 import _random
+import operator
 import pickle
 import random
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from ctypes import c_char
+from itertools import product
 from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from paceline.engine.generator_memory import TWISTER, RandomStateMemory, TorchMemory, Twister
+from paceline.engine.generator_memory import (
+    DOUBLE_IS_CACHED,
+    FLOAT_IS_CACHED,
+    TWISTER,
+    RandomStateMemory,
+    TorchMemory,
+    Twister,
+    without_padding,
+)
 from paceline.engine.torch_import import TORCH_IMPORT
 
 Peek: TypeAlias = tuple[object, ...]
@@ -57,7 +68,8 @@ class Generators:
         if len(before) == 4 < len(now) and TORCH_IMPORT.state == self._known["torch"].save():
             before = (*before, *now[4:])
         pairs = [slice(i, i + 2) for i in range(0, len(now), 2)]
-        return tuple(name for name, pair in zip(self._known, pairs, strict=True) if now[pair] != before[pair])
+        known = zip(self._known.values(), pairs, strict=True)
+        return tuple(source.name for source, pair in known if source.differ(before[pair], now[pair]))
 
     def save(self) -> dict[str, object]:
         """The whole states, cached gaussians too; they can be pickled and compared, and never change."""
@@ -118,6 +130,8 @@ class PythonRandom:
         self.source: Any = random._inst
         self.fast = allow_fast and _proven(self._self_test)
 
+    differ = staticmethod(operator.ne)
+
     def peek(self) -> Peek:
         return (self.memory.window.raw, self.source.gauss_next) if self.fast else (self.save(), None)
 
@@ -173,6 +187,8 @@ class NumpyRandom:
         self.home: Any = current if type(current) is np.random.MT19937 else np.random.MT19937()
         self.fast = allow_fast and current is self.home and _proven(self._self_test)
 
+    differ = staticmethod(operator.ne)
+
     def peek(self) -> Peek:
         fast = self.fast and self.rand._bit_generator is self.home
         return (self.memory.window.raw, self.memory.gauss.raw) if fast else (self.save(), None)
@@ -223,11 +239,17 @@ class TorchRandom:
         self._torch, self._generator = torch, torch.default_generator
         self._tensor: Any = torch.empty_like(self._generator.get_state())  # what set_state wants to be given
         self._bytes: Any = (c_char * self._tensor.numel()).from_address(self._tensor.data_ptr())
+        self._flagged = False  # whether it is known where in memory it says that a normal is cached
         self._latest: tuple[Peek, bytes] = (), b""  # what was saved or loaded last, and what it looked like
         self.fast = allow_fast and _proven(self._self_test)
 
     def peek(self) -> Peek:
         return (self.memory.window.raw, self.memory.normals.raw) if self.fast else (self.save(), None)
+
+    def differ(self, before: Peek, now: Peek) -> bool:
+        """Whether two peeks are of different states: to load one leaves other bytes in padding and in empty caches."""
+        comparable = self.fast and self._flagged and len(before) == len(now)  # else torch was imported in between
+        return before != now and not (comparable and without_padding(*before) == without_padding(*now))
 
     def save(self) -> bytes:
         if not self.fast:
@@ -262,7 +284,21 @@ class TorchRandom:
             for draws in (0, 1, 1, 624):  # normals come in twos: to give the second, the engine does not move
                 self._torch.empty(draws, dtype=self._torch.double, device="cpu").normal_(generator=twin)
                 peeks.append((memory.window.raw, memory.normals.raw))
+        self._flagged = self._caches_as_told(twin, memory)
         return len(set(peeks)) == len(peeks) and memory.offset == self.memory.offset
+
+    def _caches_as_told(self, twin: Any, memory: TorchMemory) -> bool:
+        """Whether the flags in memory say what the official states say: no normal cached, a double, a float, both."""
+        for double, single in product((0, 1), repeat=2):
+            state = bytearray(self._save(twin))
+            if len(state) <= FLOAT_IS_CACHED:
+                return False
+            state[DOUBLE_IS_CACHED], state[FLOAT_IS_CACHED] = double, single
+            twin.set_state(self._torch.frombuffer(state, dtype=self._torch.uint8).clone())
+            _, *normals = without_padding(memory.window.raw, memory.normals.raw)
+            if [value is not None for value in normals] != [single == 1, double == 1]:
+                return False
+        return True
 
 
 Generator: TypeAlias = PythonRandom | NumpyRandom | TorchRandom
@@ -283,3 +319,11 @@ def _branch(seed: int | Sequence[int], name: str) -> np.random.SeedSequence:
 
 
 GENERATORS = Generators()
+
+
+@contextmanager
+def draws_of() -> Iterator[Callable[[], tuple[str, ...]]]:
+    """Watches the process-wide generators. Gives a function that names those which have been drawn from or seeded."""
+    GENERATORS.known()
+    before = GENERATORS.peek()
+    yield lambda: GENERATORS.touched(before)

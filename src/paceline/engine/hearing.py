@@ -29,9 +29,12 @@ class Hearing:
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
+        self._looked = 0.0  # when it was last seen whether a worker is overdue
 
     def pump(self, timeout: float | None = None) -> bool:
-        """Takes in what has come; if nothing has, waits for something, `timeout` seconds at the most.
+        """Takes in what has come; if nothing has, waits for something, `timeout` seconds at the most (0: only looks).
+
+        Replaces workers that have died, and ends those that are overdue, however much the others have to say.
 
         Returns False if nothing is under way, so that nothing can come.
         """
@@ -52,6 +55,8 @@ class Hearing:
         if here.busy:
             for slot in busy:
                 self._collect(slot)
+            if busy and monotonic() - self._looked >= _LOOK_AGAIN:  # work here must not hide that a worker hangs
+                self._end_the_overdue(busy)
             self._work_here(here, alone=not busy)
             return True
         if not busy:
@@ -62,16 +67,20 @@ class Hearing:
         limit = self._crew.recovery.time_left(busy, timeout)
         workers = [slot.worker for slot in busy]
         self._crew.steady = True
-        in_time = busy[0].backend.wait(workers, limit)
+        in_time = timeout != 0.0 and busy[0].backend.wait(workers, limit)
         self._crew.steady = False
         if self._crew.trace is not None:
             self._crew.trace.add("wait", "wait", begin, perf_counter(), worker=HERE)
         for slot in busy:
             self._collect(slot)
-        if not in_time:
-            self._crew.recovery.kill_the_overdue(busy)
+        if not in_time or limit == 0.0:  # others may have answers whenever we look
+            self._end_the_overdue(busy)
         self._leave_threads()
         return True
+
+    def _end_the_overdue(self, busy: list[Slot]) -> None:
+        self._looked = monotonic()
+        self._crew.recovery.kill_the_overdue(busy)
 
     def _work_here(self, here: Slot, alone: bool) -> None:
         """Runs one request here; if nobody else is at work, as many as take a moment: whoever waits may have other
@@ -133,8 +142,8 @@ class Hearing:
                 return
 
     def _take(self, slot: Slot, request: Request, answer: Any, spans: list[Any]) -> None:
-        if request.op in WORK:
-            slot.fruitless = 0
+        if request.op in WORK and self._crew.fruitless:
+            self._crew.fruitless.pop(slot.number, None)
         for name, member, start, end in spans:
             kind = name if name in ("build", "rebuild", "map") else "call"
             self._crew.span(kind, name, start, slot.worker, member, end)
@@ -148,7 +157,9 @@ class Hearing:
         elif request.op in ("build", "call", "map", "snapshot"):
             self._take_results(slot, request, answer)
             if request.op == "call" and request.record:
-                self._crew.shortening.shorten(self._crew.members[result[0]] for result in answer)
+                members = [self._crew.members[result[0]] for result in answer]
+                self._crew.shortening.add_cost(slot, members, monotonic() - request.since)
+                self._crew.shortening.shorten(members)
 
     def _take_results(self, slot: Slot, request: Request, results: list[Result]) -> None:
         """Takes results in one by one: if something goes wrong with one, only those after it are asked again."""
@@ -177,6 +188,8 @@ class Hearing:
             self._crew.shortening.journal_call(self._crew.members[index], request, result)
         elif request.op == "snapshot":
             self._crew.shortening.saved(result)
+        elif request.op == "map" and kind == OK and request.method in self._crew.functions:
+            self._crew.functions[request.method].learn(bool(checked))
         if request.handle is not None:
             request.handle.take(result, "" if kind == OK else self._where(slot, request, result))
 
@@ -194,6 +207,8 @@ class Hearing:
 
     def give(self, request: Request, result: Result, note: str) -> None:
         """Answers the caller."""
+        if request.op == "snapshot":
+            self._crew.shortening.came(result[0])
         if request.handle is not None:
             request.handle.take(result, note)
 

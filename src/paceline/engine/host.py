@@ -1,6 +1,6 @@
 """A Host holds members and runs their calls; every backend ends here.
 
-    request ──► handle ──► build · call · map · bind · ring · snapshot · drop · close ──► reply
+    request ──► handle ──► prepare · build · call · map · bind · ring · snapshot · drop · close ──► reply
 
 It knows nothing of where it lives: inline it is called directly, elsewhere a loop feeds it. A call that raises is an
 answer like any other; only the death of the process is not.
@@ -9,12 +9,13 @@ answer like any other; only the death of the process is not.
 from __future__ import annotations
 
 import logging
+import pickle
 from collections.abc import Callable
 from contextvars import copy_context
-from time import perf_counter
+from time import perf_counter, perf_counter_ns
 from typing import Any
 
-from paceline.engine import wire
+from paceline.engine import plain, wire
 from paceline.engine.crowd import Crowd
 from paceline.engine.echo import SMALL, echo_of
 from paceline.engine.generators import GENERATORS
@@ -23,9 +24,11 @@ from paceline.engine.isolation import Refusing, Shared, Stale, Streams, Swapping
 from paceline.engine.journal import Base
 from paceline.engine.mapping import HostedFunction
 from paceline.engine.ordinary import allows_ordinary_calls, make_ordinary_calls
+from paceline.engine.preparation import Told, adopt_all
 from paceline.engine.replay import replay
 from paceline.engine.seat import ERROR, OK, SHARED, STALE, UNFIT, Anew, Result, Seat, ability
 from paceline.engine.serving import BoundPort
+from paceline.engine.store import Store
 from paceline.engine.unfit import speaks_of_threads
 from paceline.errors import MemberExit, ReplayDiverged, SharedRandomness, TooLarge
 from paceline.seeds import Key, check
@@ -42,6 +45,12 @@ _NAMED: dict[str, Callable[..., list[int]]] = {
     "bind": lambda number, method, rows, inputs, arrays: [item for item, _ in rows.values()],
 }
 """Who is to be answered for, of the requests that are answered one by one."""
+
+
+def named_in(request: tuple[Any, ...]) -> list[int]:
+    """Who is to be answered for."""
+    op, *content = request
+    return list(_NAMED[op](*content)) if op in _NAMED else []
 
 
 class Host:
@@ -63,6 +72,7 @@ class Host:
         max_message: int = MAX_MESSAGE,
         threads: int = 1,
         may_leave: bool = False,
+        data_only: bool = False,
     ) -> None:
         self.seed = seed
         self._here = here
@@ -74,11 +84,15 @@ class Host:
         self.mark = mark  # tells outside who is called
         self.tell = tell
         self.ready = ready
+        self._pack: Callable[[Any], wire.Packed] = plain.pack if data_only else wire.pack
+        self._data_only = data_only  # main does not trust this host: what goes back is data
         self._max_message = max_message
         self.small = min(max_message, SMALL)  # bytes of an answer that is kept as it is, and travels
         self._may_leave = may_leave  # members that say that they may not be run on its threads are taken away
         self.seats: dict[int, Seat] = {}
         self._functions: dict[int, HostedFunction] = {}
+        self.watched: Streams | None = None  # of an item that did not draw, for others that are only watched
+        self.store = Store(lambda: self.isolation)  # what items of maps keep here
         self.ports: dict[int, BoundPort] = {}
         self.current = -1  # the member in hand
         self.retired = False  # nobody wants to hear of it any more: a thread that was given up in the middle of a call
@@ -97,13 +111,16 @@ class Host:
         """What comes back of a request that could not even be run: its worker lives on, and whoever asked is told."""
         op, *content = request
         if op in _NAMED:
-            return [self.failure(index, error) for index in _NAMED[op](*content)]
+            return [self.failure(index, error) for index in named_in(request)]
         if op in ("ring", "ship") and self.tell is not None:
             for item in content[1] if op == "ring" else content[2].nonzero()[0].tolist():
                 self.tell((content[0], item, self.failure(item, error)))
             return None
         _log.warning("%s failed: %s: %s", op, type(error).__name__, wire.words(error))
         return None
+
+    def _on_prepare(self, told: Told) -> None:
+        adopt_all(told)
 
     # -- members --------------------------------------------------------------------------------------
 
@@ -163,7 +180,8 @@ class Host:
             # A read, for its streams: the one that gave the snapshot has not drawn for being restored.
             self.isolation.run(seat.streams, "restore", seat.value.restore, (wire.fresh(snapshot),), False)
         if streams is not None:
-            seat.streams.states, seat.streams.isolated = streams, True
+            states = streams if isinstance(streams, dict) else pickle.loads(streams)
+            seat.streams.states, seat.streams.isolated = states, True
 
     def _on_snapshot(self, indices: list[int]) -> list[Result]:
         return [self._snapshot(self.seats[index]) for index in indices]
@@ -172,11 +190,13 @@ class Host:
         if seat.stale:
             return seat.index, STALE, None, 0, None
         self.begin(seat.index)
+        start = perf_counter_ns()
         try:
             if seat.error is not None:
                 raise seat.error
             state = self.isolation.run(seat.streams, "snapshot", seat.value.snapshot, (), False)
-            return seat.index, OK, None, 0, (wire.settle(wire.pack(state)), seat.streams.drawn())
+            base = self._kept(wire.pack(state), seat.streams.drawn())
+            return seat.index, OK, None, perf_counter_ns() - start, base
         except BaseException as error:
             return self.raised(seat, "snapshot", error)
 
@@ -186,7 +206,9 @@ class Host:
                 self._close(index)
 
     def _on_close(self) -> None:
-        self._on_drop(list(self.seats))
+        with UNINTERRUPTED:
+            self._on_drop(list(self.seats))
+            self.store.close()
 
     def _close(self, index: int) -> None:
         seat = self.seats.pop(index, None)
@@ -242,7 +264,7 @@ class Host:
             if type(answer) is Anew:
                 base = self._base(seat, answer, prior)
                 answer = answer.answer
-            packed = wire.pack(answer)
+            packed = self._pack(answer)
             if type(packed) is bytes and len(packed) <= self.small:  # as nearly always
                 return seat.index, OK, packed, None if record else 0, base
             packed = self._of_fair_size(packed)
@@ -254,12 +276,20 @@ class Host:
     def _base(self, seat: Seat, anew: Anew, prior: dict[str, Any] | None) -> Base:
         """Where a rebuild starts: from this state, or from the recipe and the streams before this very call."""
         if anew.state is None:
-            return None, prior
-        return wire.settle(wire.pack(anew.state)), seat.streams.drawn()
+            return self._kept(None, prior)
+        return self._kept(wire.pack(anew.state), seat.streams.drawn())
+
+    def _kept(self, state: wire.Packed | None, streams: dict[str, Any] | None) -> Base:
+        """A base as main keeps it. Only hosts ever unpack it, so it may hold any object, whatever main trusts."""
+        if not self._data_only:
+            return None if state is None else wire.settle(state), streams
+        if isinstance(state, tuple):
+            state = state[0], [bytes(buffer) for buffer in state[1]]
+        return state, None if streams is None else pickle.dumps(streams, 5)
 
     def packed(self, answer: Any) -> wire.Packed:
         """An answer as it travels, or is kept."""
-        return self._of_fair_size(wire.pack(answer))
+        return self._of_fair_size(self._pack(answer))
 
     def _of_fair_size(self, packed: wire.Packed) -> wire.Packed:
         size = wire.size(packed)
@@ -275,7 +305,8 @@ class Host:
         kind = ERROR
         if isinstance(error, Shared):
             kind, error = SHARED, SharedRandomness(str(error))
-        return index, kind, error if self._here else wire.pack_error(error), check(type(error).__qualname__), None
+        packed = wire.pack_error_as_data if self._data_only else wire.pack_error
+        return index, kind, error if self._here else packed(error), check(type(error).__qualname__), None
 
     def mishap(self, seat: Seat, method: str, error: BaseException) -> Result:
         """What comes back of a call that raised."""
@@ -305,8 +336,8 @@ class Host:
 
     # -- map ------------------------------------------------------------------------------------------
 
-    def _on_define(self, number: int, function: Any) -> None:
-        self._functions[number] = HostedFunction(self, number, function)
+    def _on_define(self, number: int, function: Any, draws: bool | None = None) -> None:
+        self._functions[number] = HostedFunction(self, function, draws)
 
     def _on_forget(self, number: int) -> None:
         self._functions.pop(number, None)

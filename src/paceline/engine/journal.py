@@ -18,27 +18,31 @@ from paceline.engine import wire
 from paceline.engine.arrays import Array, doubled
 from paceline.engine.echo import condensed
 from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.plain import Plain
 
 Entry = tuple[Any, ...]
-Base = tuple[wire.Packed | None, dict[str, Any] | None]
-"""A snapshot (or None: the recipe), and the states of the random streams that the member draws from."""
+Base = tuple[wire.Packed | None, dict[str, Any] | bytes | None]
+"""A snapshot (or None: the recipe), and the states of the random streams that the member draws from: packed, where
+main does not read them."""
 Mark = tuple[Any, ...]
 """How far a journal had come: what `Journal.go_back` needs."""
 
 _SAMPLE = 64  # elements of a row that are compared; all of them in a row of less than twice as many
 _FIRST_CAPACITY = 64
 _WHOLE = slice(None)
+_KEPT = (bytes, Plain)
 _ECHOES = 1 << 20  # bytes of answers that one journal keeps as they are
 
 
 class Journal:
     """One member's calls since its base."""
 
-    __slots__ = ("condensed", "deterministic", "echoes", "logs", "runs", "story")
+    __slots__ = ("condensed", "deterministic", "echoes", "logs", "runs", "seconds", "story")
 
     def __init__(self, deterministic: bool = True) -> None:
         self.deterministic = deterministic
         self.runs = 0  # what the entries would have to run again
+        self.seconds = 0.0  # about what that took the first time
         self.echoes = 0  # bytes of answers that the entries keep
         self.condensed = 0  # how many entries, from the first, keep a check instead
         self.story: tuple[Base | None, list[Entry]] = None, []  # replaced as a whole: see PortLog
@@ -55,8 +59,8 @@ class Journal:
                 return
         self.story[1].append(entry)
         self.runs += 1
-        if type(entry[3]) is bytes:
-            self.echoes += len(entry[3])
+        if type(entry[3]) in _KEPT:
+            self.echoes += wire.size(entry[3])
             if self.echoes > _ECHOES and self.deterministic:
                 self._condense()
 
@@ -65,8 +69,8 @@ class Journal:
         entries = self.story[1]
         while self.echoes > _ECHOES:
             entry = entries[self.condensed]
-            if entry[0] == "call" and type(entry[3]) is bytes:
-                self.echoes -= len(entry[3])
+            if entry[0] == "call" and type(entry[3]) in _KEPT:
+                self.echoes -= wire.size(entry[3])
                 entries[self.condensed] = (*entry[:3], condensed(entry[3]))
             self.condensed += 1
 
@@ -78,17 +82,18 @@ class Journal:
             state = wire.settle(state)
         self.story = None if state is None and streams is None else (state, streams), []
         self.runs = self.echoes = self.condensed = 0
+        self.seconds = 0.0
         for log, item in self.logs:
             log.forget(item, but_last=(log, item) == last and base[0] is None)
 
     def mark(self) -> Mark:
         """Remembers how far it has come. Holds until somebody is asked the next time."""
         places = [log.mark(item) for log, item in self.logs]
-        return self.story, len(self.story[1]), self.runs, self.echoes, self.condensed, places
+        return self.story, len(self.story[1]), self.runs, self.seconds, self.echoes, self.condensed, places
 
     def go_back(self, mark: Mark) -> None:
         """Forgets what came after the mark, a new base too; rings that were open then are open again."""
-        self.story, length, self.runs, self.echoes, self.condensed, places = mark
+        self.story, length, self.runs, self.seconds, self.echoes, self.condensed, places = mark
         del self.story[1][length:]
         for (log, item), place in zip(self.logs, places, strict=True):
             log.go_back(item, place)

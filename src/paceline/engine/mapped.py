@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import CodeType
 from typing import Any, NoReturn
 
 from paceline.engine import wire
@@ -11,10 +12,16 @@ from paceline.errors import NotSendable
 
 
 class Mapped:
-    """A function, and its packed form once somebody has needed it."""
+    """A function, its packed form once it has been needed, and whether it draws.
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
+    Args:
+        function: The function.
+        memory: What the pool knows of functions: whether they draw. Every map of the same code adds to it.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], memory: dict[Any, bool]) -> None:
         self.function = function
+        self._memory, self._code = memory, _code_of(function)
         self._packed: wire.Packed | None = None
 
     def pack(self) -> wire.Packed:
@@ -27,6 +34,15 @@ class Mapped:
             self._packed = wire.settle(wire.pack(self.function))
         return self._packed
 
+    @property
+    def draws(self) -> bool | None:
+        """Whether items have been seen to draw from process-wide generators; None: none has been run yet."""
+        return self._memory.get(self._code)
+
+    def learn(self, drew: bool) -> None:
+        """An item has been run: whether it drew."""
+        self._memory[self._code] = drew or self._memory.get(self._code, False)
+
     def for_worker(self, in_process: bool) -> Any:
         """What a worker is sent. What cannot travel after all, in mid-run, is what every item then answers."""
         if in_process:
@@ -35,6 +51,15 @@ class Mapped:
             return self.pack()
         except NotSendable as error:
             return wire.pack(raising(error))
+
+
+def _code_of(function: Any) -> Any:
+    """What stays the same when a partial or a closure of the same code is made again for the next map."""
+    while isinstance(function, partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None)
+    return code if isinstance(code, CodeType) else (type(function), str(getattr(function, "__qualname__", "")))
 
 
 def received(function: Any) -> Callable[[Any], Any]:

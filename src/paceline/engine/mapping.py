@@ -7,9 +7,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from paceline.engine import wire
-from paceline.engine.isolation import Stale, Streams
+from paceline.engine.isolation import Refusing, Stale, Streams
 from paceline.engine.mapped import received
 from paceline.engine.seat import OK, Result
+from paceline.engine.store import innermost
 from paceline.errors import ReplayDiverged
 from paceline.seeds import Key
 
@@ -18,38 +19,60 @@ if TYPE_CHECKING:
 
 
 class HostedFunction:
-    """A function, and the streams that tell whether it draws."""
+    """A function, and whether it draws from process-wide generators.
 
-    def __init__(self, host: Host, number: int, function: Any) -> None:
+    Args:
+        host: Who runs it.
+        function: As it was sent.
+        draws: Whether items of it have been seen to draw, in this pool; None: none has been run yet.
+    """
+
+    def __init__(self, host: Host, function: Any, draws: bool | None) -> None:
         self._host = host
         self._function = received(function)
-        self._general = Streams(host.seed, ("map", number), isolated=False)
+        self._draws = draws is True
+        self._watched = host.watched if draws is False else None  # never swapped in: it stands for "only watch"
 
     def run(self, index: int, key: Key, packed: wire.Packed) -> Result:
         """Runs one item."""
         host = self._host
         host.begin(index)
         start = perf_counter()
+        sound, outer = False, innermost()
         try:
-            outcome: Result = index, OK, host.packed(self._answer(key, packed)), 0, None
+            host.store.begin()
+            outcome: Result = index, OK, host.packed(self._answer(key, packed)), int(self._draws), None
+            sound = True
         except BaseException as error:
             outcome = host.failure(index, host.own_error(error, f"item {index} called sys.exit()"))
+        finally:
+            host.store.end(outer, sound=sound)
         host.span("map", index, start)
         return outcome
 
     def _answer(self, key: Key, packed: wire.Packed) -> Any:
         """An item is stateless, so one that turns out to draw is simply run again with streams of its own."""
-        general = self._general
-        if not general.isolated:
-            general.quiet.add("map")
+        if self._watched is not None:
             with suppress(Stale):
-                return self._host.isolation.run(general, "map", self._function, (wire.fresh(packed),))
-            general.isolated = True
+                return self._host.isolation.run(self._watched, "map", self._function, (wire.fresh(packed),))
+            self._watched, self._draws = None, True
+            self._host.store.discard()
         return self._swapped(key, packed)
 
     def _swapped(self, key: Key, packed: wire.Packed) -> Any:
+        """Runs an item with streams of its own. The first item shows whether it is enough to watch the others."""
         for _ in range(2):  # twice if it imports torch: only then is there a stream of torch's to give it
-            with suppress(Stale):
-                own = Streams(self._host.seed, ("map", key), isolated=True)
-                return self._host.isolation.run(own, "map", self._function, (wire.fresh(packed),))
+            own = Streams(self._host.seed, ("map", key), isolated=self._draws)
+            try:
+                with suppress(Stale):
+                    return self._host.isolation.run(own, "map", self._function, (wire.fresh(packed),))
+            finally:
+                self._learn(own)
+            self._host.store.discard()
         raise ReplayDiverged(f"item {key!r} draws from a stream that nobody knows")
+
+    def _learn(self, own: Streams) -> None:
+        self._draws |= own.isolated
+        if not self._draws and ("map" in own.quiet or isinstance(self._host.isolation, Refusing)):
+            own.quiet.add("map")
+            self._watched = self._host.watched = own

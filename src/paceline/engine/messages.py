@@ -33,7 +33,8 @@ def _of_map_or_port(crew: Crew, slot: Slot, request: Request) -> Message:
     if op == "map":
         return ("map", number, list(request.items.items())), None
     if op == "define":
-        return (op, number, crew.functions[number].for_worker(slot.worker.in_process)), None
+        mapped = crew.functions[number]
+        return (op, number, mapped.for_worker(slot.worker.in_process), mapped.draws), None
     if op == "bind":
         return crew.ports[number].binding(slot)
     if op == "ring":

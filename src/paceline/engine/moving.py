@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from paceline.engine.asked import check_trust
 from paceline.engine.backend import Backend, find
 from paceline.engine.calls import Handle, Request
 from paceline.engine.interrupts import UNINTERRUPTED
@@ -39,6 +40,10 @@ class Moving:
         for index, number in placed.items():
             if number not in slots:
                 raise BadInput(f"member {index} cannot move to worker {number}; there are {len(slots) - 1}")
+            if number == HERE and crew.settings.data_only:
+                raise BadInput(f"member {index} cannot move to the caller's process: the pool has trust='data'")
+        if crew.settings.data_only:
+            check_trust("data", place.name, len(slots) - 1)
         moving = [m for m in crew.members if slots[placed[m.index]] is not crew.slots.get(m.slot)]
         _check_portable(moving)
         crew.settle_rings(placed)

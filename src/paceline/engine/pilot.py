@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from paceline.engine import budget, forkserver
 from paceline.engine.plan import FIRST_PROCESS, MEASURE_SECONDS, Choice, Measured, Meter, Plan, choose
-from paceline.engine.roster import HERE
-from paceline.errors import NotSendable, PlanNotMet
+from paceline.engine.roster import HERE, Member
+from paceline.engine.unfit import in_a_line
+from paceline.errors import NotSendable, PlanNotMet, WorkerLost
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
@@ -29,7 +30,7 @@ class Pilot:
 
     def __init__(self, crew: Crew, workers: int | None) -> None:
         self._crew = crew
-        self._workers = workers
+        self.workers = workers
         self._meter = Meter()
         self._here: Meter | None = None  # what it was like before the move
         self.final = False
@@ -88,6 +89,8 @@ class Pilot:
 
     def begin_on(self, backend: str, workers: int, why: str, threads: int = 1) -> None:
         """Goes where it is known to be quickest, without measuring."""
+        if self._crew.never_here:
+            return
         choice = Choice(backend, workers, why, threads=threads)
         self.plan = _planned(choice)
         self._move(choice)
@@ -95,6 +98,8 @@ class Pilot:
 
     def reconsider(self) -> None:
         """Measures and decides anew; for a job that stands between two episodes, or at a full reset."""
+        if self._crew.never_here:
+            return
         self.final, self._meter, self._rests_until, self._rested = False, Meter(), 0.0, 0
 
     def choice(self, members: int) -> Choice:
@@ -103,7 +108,7 @@ class Pilot:
 
     def _measured(self, members: int | None = None) -> Measured:
         measured = self._meter.measured(sendable=self._sendable(), touches_globals=self._touches_globals())
-        measured = replace(measured, crowded=budget.crowded(), capped=self._workers is not None)
+        measured = replace(measured, crowded=budget.crowded(), capped=self.workers is not None)
         return measured if members is None else replace(measured, members=members)
 
     def _decide(self) -> None:
@@ -148,6 +153,7 @@ class Pilot:
         self._meter = Meter(self._meter.through_port)
 
     def _move(self, choice: Choice) -> None:
+        stood = [member for member in self._crew.members if member.stands]
         try:
             self._crew.moving.relocate(choice.backend, choice.workers, own=choice.own, threads=choice.threads)
         except PlanNotMet as error:
@@ -155,14 +161,26 @@ class Pilot:
             self.plan = Plan(backend="inline", workers=1, why=f"{choice.why}; but {error}: staying here")
             self.final = True
             return
+        except WorkerLost:  # what kills a worker must not be built in the caller's process
+            raise
         except Exception as error:  # of a member that was built there
-            if not self._crew.aside.cannot_arrive(error):
-                raise
-            self._crew.aside.leave_threads()
+            if self._crew.aside.cannot_arrive(error):
+                self._crew.aside.leave_threads()
+            else:
+                self._come_back(choice, error, stood)
             return
         self._here, self._meter = self._meter, Meter(self._meter.through_port)
         self._rests_until = perf_counter() + MEASURE_SECONDS  # the first rounds in a new place are slow
         _log.info("%s", choice.why)
+
+    def _come_back(self, choice: Choice, error: Exception, stood: list[Member]) -> None:
+        """A member that stood here cannot be built in the new place: everybody is built here again, and stays."""
+        why = f"a member cannot be built on {choice.backend} ({in_a_line(error)}): staying here"
+        self._crew.note("stayed", why)
+        self._crew.moving.relocate("inline", 1)
+        if not all(member.stands for member in stood):  # nor here, any more
+            raise error
+        self.settle("inline", 1, why)
 
     def _keep_or_return(self) -> None:
         """The model said that the new place is faster; the clock has the last word, if it is sure of it.
@@ -183,7 +201,7 @@ class Pilot:
 
     def _budget(self) -> budget.Budget:
         mine = budget.current()
-        return mine if self._workers is None else budget.Budget(self._workers, mine.memory, mine.waiting)
+        return mine if self.workers is None else budget.Budget(self.workers, mine.memory, mine.waiting)
 
     def _sendable(self) -> bool:
         try:

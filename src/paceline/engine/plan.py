@@ -45,6 +45,10 @@ TWO_CORES_ARE_NOT_TWICE_ONE = 1.15  # shared caches, memory and turbo: measured 
 WAITS_BELOW = 0.5  # share of CPU time under which a call counts as waiting
 
 
+TRUSTS = ("all", "data")
+"""What workers may send back: any object, which can run code here when it is unpickled, or data and nothing else."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """Where members run, never what they compute.
@@ -57,6 +61,9 @@ class Plan:
         isolate: Nobody lives in the caller's process: a member that crashes cannot take the caller along.
         why: In one sentence, why this and not another.
         threads: How many envs of a vector each worker steps at once, for envs that wait; workers are processes then.
+        trust: What workers may send back. "all": any object. "data": arrays, numbers, text and plain containers only,
+            so that no answer, error or log record can run code in the caller's process; whatever else a member
+            answers is a `NotData` error of that member. Implies `isolate`.
     """
 
     backend: str = "auto"
@@ -66,6 +73,19 @@ class Plan:
     why: str = "as asked"
     helps: bool = False
     threads: int = 1
+    trust: str = "all"
+
+    def __post_init__(self) -> None:
+        if self.trust not in TRUSTS:
+            raise BadInput(f"trust={self.trust!r}; give one of {', '.join(map(repr, TRUSTS))}")
+        if self.trust == "data":
+            if self.backend in ("inline", "thread") or self.workers == 0 or self.helps:
+                raise BadInput(
+                    "trust='data' is for members in processes of their own, and this plan keeps some in the caller's "
+                    "process, where they can do whatever it can: use the backend 'process', 'ray' or 'auto', at least "
+                    "one worker, and no helps=True"
+                )
+            object.__setattr__(self, "isolate", True)
 
     @classmethod
     def parse(cls, plan: str | int | Plan) -> Plan:

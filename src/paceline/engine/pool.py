@@ -15,7 +15,15 @@ from time import perf_counter
 from typing import Any
 
 from paceline.engine import budget, lifetimes, wire
-from paceline.engine.asked import check_arguments, check_deadline, check_threads, count_workers, keyed, make_members
+from paceline.engine.asked import (
+    check_arguments,
+    check_deadline,
+    check_threads,
+    check_trust,
+    count_workers,
+    keyed,
+    make_members,
+)
 from paceline.engine.backend import Settings
 from paceline.engine.calls import Handle, Outcome, Request
 from paceline.engine.crew import Crew
@@ -30,13 +38,15 @@ from paceline.engine.port import Port
 from paceline.engine.roster import HERE, Event
 from paceline.engine.rows import Spec
 from paceline.engine.straight_calls import run_straight, where_all_live_here
-from paceline.engine.stream import Stream
+from paceline.engine.stream import MANY, Stream
 from paceline.engine.trace import Trace
-from paceline.errors import BadInput, Closed
+from paceline.errors import BadInput, Closed, PacelineError
 from paceline.seeds import Key
 
 DEADLINE = 60.0
-"""Seconds that a call may take where the backend can kill, unless the caller says otherwise."""
+"""Seconds that a call may take on a named backend that can kill, unless the caller says otherwise."""
+
+_WHY_PROCESSES = "calls have a deadline, which can be kept only in processes"
 
 
 @dataclass(frozen=True)
@@ -64,15 +74,19 @@ class Pool:
         spreading: Gives a placement for (members, workers, how many the caller keeps); by default blocks of equal size.
         deterministic: Whether members answer the same when asked the same again; one flag, or one per member. The
             others (an LLM) are never asked again after a crash: they are told what they had answered.
-        deadline: Seconds that one call may take before its worker is killed; None: 60 where the backend can kill;
-            `math.inf`: as long as it likes.
+        deadline: Seconds that one call may take before its worker is killed; None: 60 on a named backend that can kill;
+            `math.inf`: as long as it likes. Under auto None is as long as it likes, wherever members live; with
+            a deadline, here or of a call, map or port, they live in processes from then on, where it can be kept.
         restarts: How often a call that kills its worker is tried before it is a `WorkerLost`.
         snapshot_every: After so many calls a member that has `snapshot` and `restore` is asked for a snapshot, so
-            that its journal stays short.
-        snapshot_share: The share of the time that snapshots may take; they come less often then. None: any.
+            that its journal stays short; earlier if its worker's calls would take about a second to be run again.
+        snapshot_share: The share of the time that snapshots may take; they come less often then. None: any, but a
+            hundredth for those that come earlier. For a minute after a death it is ten times the share.
         failed_builds: "raise" what a constructor raised, or "keep": every call of that member gives the error.
         max_message: Bytes that one argument tuple or answer may have.
         isolate: Under auto, nobody ever lives in the caller's process.
+        trust: What workers may send back: "all", or "data" as `Plan.trust` says; then nobody lives in the caller's
+            process, and answers are not unpickled there.
         threads: How many rows of a port a worker that is a process runs at once, each on a thread: for members that
             wait. Rows of members that draw from process-wide generators are still run one by one.
         trace: Records where the time goes.
@@ -96,13 +110,16 @@ class Pool:
         failed_builds: str = "raise",
         max_message: int = MAX_MESSAGE,
         isolate: bool = False,
+        trust: str = "all",
         threads: int = 1,
         trace: Trace | None = None,
     ) -> None:
         members = make_members(list(factories), keys, deterministic)
         auto = backend == "auto"
-        measures = auto and not isolate
-        count = count_workers(workers, auto, len(members))
+        isolate = isolate or trust == "data"
+        measures = auto and not isolate and deadline in (None, math.inf)
+        count = count_workers(workers, auto, len(members) if members or measures else MANY)
+        check_trust(trust, "process" if auto else backend, count)
         check_arguments(count, restarts, failed_builds, snapshot_share)
         check_threads(threads, backend)
         slice_ = budget.current().slice(max(1, count))
@@ -110,20 +127,30 @@ class Pool:
             members,
             backend="process" if auto else backend,
             workers=0 if measures else count,
-            settings=Settings(seed, trace is not None, max_message, threads=threads, may_leave=auto, budget=slice_),
+            settings=Settings(
+                seed,
+                trace is not None,
+                max_message,
+                threads=threads,
+                may_leave=auto,
+                data_only=trust == "data",
+                budget=slice_,
+            ),
             restarts=restarts,
             snapshot_every=snapshot_every,
             snapshot_share=snapshot_share,
             shrinks=auto,
             trace=trace,
             spreading=spreading,
+            never_here=trust == "data" or (auto and not measures),
         )
         if measures:
             self._crew.pilot = Pilot(self._crew, None if workers in (None, 1) else workers)
-        self._asked = Plan(backend=backend, workers=count, isolate=isolate, threads=threads)
+        self._asked = Plan(backend=backend, workers=count, isolate=isolate, threads=threads, trust=trust)
         self._deadline = deadline
         self._check_deadline(deadline)
         self._crew.limit = self._limit(None)
+        self._crew.builds_at_leisure = auto and self._crew.limit is None  # as what is built here does
         self._next = 0
         self._place(placement, 0 if measures else count)
         self._finalizer = lifetimes.begin(self, self._crew)
@@ -289,7 +316,7 @@ class Pool:
         crew = self._open()
         number = self._number()
         stream = Stream(crew, number, keyed(items, keys), self._limit(deadline), self._packed)
-        mapped = Mapped(function)
+        mapped = Mapped(function, crew.draws)
         if crew.place != "inline" or stream.slots[0].backend.name not in ("inline", "thread"):
             mapped.pack()  # before anything is handed out: what cannot be sent must not be found out in mid-run
         crew.functions[number] = mapped
@@ -357,7 +384,8 @@ class Pool:
         return self._asked if self._crew.pilot is None else self._crew.pilot.plan
 
     def begin_on(self, backend: str, workers: int, why: str, *, threads: int = 1) -> None:
-        """Under auto: goes there at once, because it is known to be the place; it may still leave if it must."""
+        """Under auto: goes there at once, because it is known to be the place; it may still leave if it must. Whom a
+        deadline keeps in processes stays there."""
         pilot = self._open().pilot
         if pilot is not None:
             pilot.begin_on(backend, workers, why, threads)
@@ -440,6 +468,11 @@ class Pool:
             members, self._crew.spreading(len(members), workers, 0) if placement is None else placement, strict=True
         ):
             member.slot = slot
+            if slot == HERE and self._crew.never_here:
+                raise BadInput(
+                    f"member {member.index} is placed in the caller's process: with trust='data', or under auto with a "
+                    "deadline or isolate, members live in processes; give workers=1 or more, and another placement"
+                )
             if member.slot not in self._crew.slots:
                 raise BadInput(f"member {member.index} is placed on worker {member.slot}; there are {workers}")
 
@@ -474,10 +507,30 @@ class Pool:
     def _limit(self, deadline: float | None) -> float | None:
         if deadline is not None:
             self._check_deadline(deadline)
-        limit = deadline or self._deadline or DEADLINE
-        return None if limit == math.inf else limit
+        limit = deadline or self._deadline or (math.inf if self._asked.backend == "auto" else DEADLINE)
+        if limit == math.inf:
+            return None
+        if self._crew.pilot is not None and not self._crew.never_here:
+            self._go_where_calls_can_be_ended(self._crew.pilot)
+        return limit
+
+    def _go_where_calls_can_be_ended(self, pilot: Pilot) -> None:
+        """Under auto, before the first call with a deadline: everybody goes to processes, for good."""
+        crew = self._crew
+        self._drain()
+        workers = self._asked.workers if crew.members else count_workers(pilot.workers, True, MANY)
+        try:
+            crew.moving.relocate("process", workers or 1)
+        except PacelineError as error:
+            error.add_note(f"{_WHY_PROCESSES}: leave the deadline out, or see to it that members can live there")
+            raise
+        crew.never_here = True
+        pilot.settle("process", workers or 1, _WHY_PROCESSES)
 
     def _check_deadline(self, deadline: float | None) -> None:
         backend = self._crew.backend.name
-        inline = len(self._crew.slots) == 1 and backend != "thread"
-        check_deadline(deadline, "inline" if inline else backend)
+        if self._asked.backend == "auto":
+            backend = "process"  # where it goes for that
+        elif len(self._crew.slots) == 1 and backend != "thread":
+            backend = "inline"
+        check_deadline(deadline, backend)

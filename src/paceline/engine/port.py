@@ -21,6 +21,7 @@ from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.isolation import Swapping
 from paceline.engine.ringing import Ringing
 from paceline.engine.roster import Slot
+from paceline.engine.round_clock import RoundClock
 from paceline.engine.rows import Spec
 from paceline.engine.salvage import Salvage
 from paceline.engine.shortening import ROUNDS_PER_LOOK
@@ -54,6 +55,7 @@ class Port:
         self.salvage = Salvage(crew, number, self.book, self.ringing, self.answers)
         self._waiting = Waiting(crew, self.book, self.ringing)
         self.rounds = 0
+        self.clock = RoundClock()
         self._told_pilot = 0  # how many of them the pilot knows of
         self.straight: Straight = not_here
         """The short way of a round, for whoever counts every call: if it gives False, `round` goes another."""
@@ -95,6 +97,8 @@ class Port:
         items = book.chosen(members)
         if book.outstanding:
             book.check_idle(items)
+        else:
+            self.clock.begin()
         if crew.called:
             crew.settle_calls(book.members[item] for item in items)
         if crew.last_port is not self:
@@ -131,6 +135,8 @@ class Port:
                 ready = answers.harvest()
                 if not self.book.outstanding:
                     self._end_round()
+                elif self.clock.is_time():
+                    self._look()
         except BaseException:
             if not crew.steady:
                 self.cancel()
@@ -274,5 +280,14 @@ class Port:
 
     def _count_round(self) -> None:
         self.rounds += 1
-        if self.rounds % ROUNDS_PER_LOOK == 0:
-            self._crew.shortening.shorten(self._crew.members[member] for member in self.book.members)
+        if self.clock.end(self.rounds) or self.rounds % ROUNDS_PER_LOOK == 0:
+            self._look()
+
+    def _look(self) -> None:
+        """Whether a rebuild would take long is asked now and then; to time each member would cost more than that."""
+        shortening, seconds = self._crew.shortening, self.clock.take(self.rounds)
+        for slot, items, _ in self.ringing.places():
+            # Rows that are run beside each other are replayed one after another.
+            beside = min(self._crew.settings.threads, len(items))
+            shortening.add_cost(slot, [self.book.member(item) for item in items], seconds * beside)
+        shortening.shorten(self._crew.members[member] for member in self.book.members)

@@ -2,7 +2,7 @@
 
 ProcessWorker ── Channel (requests, replies) ──► worker.py
               ── Control (bell, progress) ─────►
-              ◄─ pidfd (its end) · Voice (its output) ──
+              ◄─ pidfd (its end) · Voice (its output) · RecordReader (its log) ──
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from time import perf_counter
 from typing import Any
 
@@ -25,12 +26,14 @@ from paceline.engine.arrays import Control
 from paceline.engine.backend import Gone, Reply, Request, Settings
 from paceline.engine.channel import WAKE, Channel, encode
 from paceline.engine.chatter import LISTENER, Voice
+from paceline.engine.log_records import RecordReader
+from paceline.engine.sentry import Sentry
 from paceline.engine.wait import SHORT_FOR_A_CALL, Patience, fence
 from paceline.engine.worker import WHERE
-from paceline.errors import PlanNotMet
+from paceline.errors import NotData, PlanNotMet
 
-_FDS_PER_WORKER = 3  # socket, pidfd, output
-_FDS_TO_START = 3  # the worker's own ends, until they are passed on
+_FDS_PER_WORKER = 4  # socket, pidfd, output, log records
+_FDS_TO_START = 4  # the worker's own ends, until they are passed on
 _SPARE_FDS = 12
 _LAST_WORDS = 0.5  # seconds to write a stack down in
 
@@ -52,19 +55,23 @@ class ProcessWorker:
         self.control = Control()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         hear, speak = os.pipe2(os.O_CLOEXEC)
+        read_records, write_records = os.pipe2(os.O_CLOEXEC)
         self._server = forkserver.server()
         try:
             config = _config(number, settings)
-            self.pid, self.pidfd = self._server.fork(config, [theirs.fileno(), self.control.fd, speak])
+            self.pid, self.pidfd = self._server.fork(config, [theirs.fileno(), self.control.fd, speak, write_records])
         except BaseException:
             ours.close()
             os.close(hear)
+            os.close(read_records)
             raise
         finally:
             theirs.close()
             os.close(speak)
+            os.close(write_records)
             self.control.close_fd()
-        self.channel = Channel(ours)
+        self._sentry = Sentry(settings.max_message, settings.threads > 1) if settings.data_only else None
+        self.channel = Channel(ours, reads_data=settings.data_only)
         self._words = self.control.words
         self._heard = 0
         self.listened = False
@@ -73,11 +80,16 @@ class ProcessWorker:
         self.poll.register(ours.fileno(), select.POLLIN)
         self.poll.register(self.pidfd, select.POLLIN)
         self._voice = Voice(hear, self._tag)
+        self._records = RecordReader(read_records, self._tag)
         LISTENER.add(self._voice)
+        LISTENER.add(self._records)
         self._ended = False
 
     def send(self, request: Request, descriptor: int | None = None) -> None:
         frame = encode(request, descriptor)  # first, for it may fail: then nothing has been said
+        if self._sentry is not None:
+            self._sentry.asked(request)
+            self.channel.most = self._sentry.most
         # The words before the packet: a worker that wakes up by it must find the bell changed.
         self._words[Control.MAIL] += 1
         self._words[Control.BELL] += 1
@@ -120,12 +132,17 @@ class ProcessWorker:
                     return message
         except EOFError:
             pass
+        except NotData as error:
+            gone = self._obituary()
+            raise Gone(f"was ended because it is trusted with data only, and {error}", gone.last_words) from None
         raise self._obituary()
 
     def _next_message(self) -> Reply | None:
         while (message := self.channel.receive()) is WAKE:
             continue
         self._heard += message is not None
+        if message is not None and self._sentry is not None:
+            return self._sentry.heard(message)
         reply: Reply | None = message
         return reply
 
@@ -180,6 +197,7 @@ class ProcessWorker:
         self._ended = True
         code = self._server.status(self.pid)
         words = self._voice.last_words()
+        LISTENER.remove(self._records)
         LISTENER.remove(self._voice)
         self.channel.close()
         os.close(self.pidfd)
@@ -213,12 +231,13 @@ def _ending(code: int | None) -> str:
 def _config(number: int, settings: Settings) -> dict[str, Any]:
     return {
         "number": number,
-        "seed": settings.seed,
+        "seed": int(settings.seed),
         "traced": settings.traced,
         "max_message": settings.max_message,
         "threads": settings.threads,
+        "data_only": settings.data_only,
         "may_leave": settings.may_leave and settings.threads > 1,
-        "budget": settings.budget,
+        "budget": asdict(settings.budget),
         "sys_path": list(sys.path),
         "cwd": os.getcwd(),
         "environ": {**os.environ, **forkserver.environment()},
@@ -230,6 +249,7 @@ class ProcessBackend:
     """Workers in processes."""
 
     name = "process"
+    reads_data = True
 
     def start(self, numbers: Sequence[int], settings: Settings) -> list[Any]:
         if sys.platform != "linux":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import logging
-import logging.handlers
 import os
 import signal
 import sys
@@ -17,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from paceline.engine import budget, forkserver, wire
+from paceline.engine import budget, forkserver, plain, wire
 from paceline.engine.arrays import plain_arrays
 from paceline.engine.host import Host
+from paceline.engine.log_records import Fields, fields_of
 
 _TAIL = 8192
 _MARKS = (":job_id:", ":actor_name:", ":task_name:")  # lines that Ray writes for itself
@@ -33,6 +33,7 @@ class RayHost:
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._number = config["number"]
+        self._data_only: bool = config["host"]["data_only"]
         self._news: list[Any] = []
         self._host = Host(**config["host"], tell=self._news.append)
         self._records = RecordsKept(self._tag)
@@ -52,13 +53,16 @@ class RayHost:
         os.environ.update(environ)
 
     def handle(self, parcel: wire.Packed) -> wire.Packed:
-        """Runs one request. Members get copies: the memory of Ray's object store is read-only, and goes away."""
+        """Runs one request. Members get copies: the memory of Ray's object store is read-only, and goes away.
+
+        Where main trusts data only, the answer is bytes that neither Ray nor main unpickles."""
         request = wire.fresh(parcel)
         if request[0] == "bind":
             request = (*request[:-1], plain_arrays(request[-1]))
         reply = self._host.handle(request)
         self._host.current = -1
-        packed = pack((self._news, self._records.kept, reply))
+        said = self._news, self._records.kept, reply
+        packed = plain.to_bytes(said) if self._data_only else pack(said)
         self._news.clear()
         self._records.kept.clear()
         return packed
@@ -68,28 +72,25 @@ class RayHost:
         return f"worker {self._number} pid {os.getpid()}" + (f" member {member}" if member >= 0 else "")
 
 
-class RecordsKept(logging.handlers.QueueHandler):
-    """Keeps log records until the next reply takes them to main, whose own handlers and levels decide there."""
+class RecordsKept(logging.Handler):
+    """Keeps log records, as fields, until the next reply takes them to main, whose own handlers and levels decide."""
 
     def __init__(self, tag: Callable[[], str]) -> None:
-        self.kept: list[logging.LogRecord] = []
-        super().__init__(self.kept)  # type: ignore[arg-type]
+        super().__init__()
+        self.kept: list[Fields] = []
         self._tag = tag
 
-    def format(self, record: logging.LogRecord) -> str:
-        return f"[{self._tag()}] {super().format(record)}"
-
-    def enqueue(self, record: logging.LogRecord) -> None:
-        for name, value in list(vars(record).items()):
-            if not isinstance(value, str | int | float | type(None)):
-                setattr(record, name, str(value))  # what `extra` holds may not be sendable
-        self.kept.append(record)
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.kept.append(fields_of(record, self._tag()))
+        except Exception:
+            self.handleError(record)
 
 
 def pack(message: Any) -> wire.Packed:
     """Packs a message so that Ray's object store takes its large parts as they are."""
     packed = wire.pack(message)
-    if isinstance(packed, bytes):
+    if not isinstance(packed, tuple):
         return packed
     head, buffers = packed
     return head, [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]

@@ -120,6 +120,8 @@ class Recovery:
         earlier = [*self._crew.aside.take_back(slot), *(slot.redo or ())]
         later = [*list(slot.inflight)[1:], *slot.queue]
         self._crew.note("lost" if blame else "interrupted", self._obituary(slot, dead, gone, victim))
+        if blame:
+            self._crew.shortening.worker_died()
         self._mention_the_forgetful(slot)
 
         def verdict(index: int, name: str, item: bool = False) -> WorkerLost:
@@ -145,15 +147,16 @@ class Recovery:
         """Deaths in calls and builds are counted there. Others could go on for ever, and nobody would be told."""
         if victim is not None and victim.op in (*WORK, "build", "drop"):
             return True
-        slot.fruitless += 1
-        return slot.fruitless <= self._crew.restarts
+        fruitless = self._crew.fruitless
+        fruitless[slot.number] = fruitless.get(slot.number, 0) + 1
+        return fruitless[slot.number] <= self._crew.restarts
 
     def _nobodys_fault(self, slot: Slot, dead: Any, gone: Gone, victim: Request | None) -> WorkerLost:
         doing = victim.call_name() if victim is not None else "nothing"
         words = f"\nits last words:\n{gone.last_words}" if gone.last_words else ""
         return WorkerLost(
             f"worker {slot.number} ({dead.backend}, pid {dead.pid}) {gone.how} while it ran {doing}, and so did "
-            f"{self._crew.restarts} before it; nobody had got an answer in between{words}"
+            f"{self._crew.restarts} before it; there was no answer in between{words}"
         )
 
     def _mention_the_forgetful(self, slot: Slot) -> None:
@@ -254,14 +257,16 @@ class Recovery:
 
     def without(self, slot: Slot, error: PlanNotMet) -> None:
         """No worker can be had for this slot: shrink if the plan leaves that to us, else say so to whoever asked."""
-        if self._crew.shrinks:
-            self._shrink(slot, self._neighbour(slot) or self._crew.slots[HERE], error)
+        target = self._neighbour(slot) or (None if self._crew.never_here else self._crew.slots[HERE])
+        if self._crew.shrinks and target is not None:
+            self._shrink(slot, target, error)
         else:
             self._give_up(slot, error)
 
     def _give_up(self, slot: Slot, error: PacelineError) -> None:
         """Whoever has asked is told; whoever asks next tries again with a new worker."""
-        slot.orphaned, slot.fruitless = True, 0
+        slot.orphaned = True
+        self._crew.fruitless.pop(slot.number, None)
         requests, slot.queue = list(slot.queue), deque()
         for request in requests:
             for index in request.items:

@@ -18,10 +18,10 @@ from paceline.engine.echo import Echo, recognised
 from paceline.engine.isolation import Refusing, Shared, Stale, Swapping
 from paceline.engine.journal import outputs_differ
 from paceline.engine.seat import Anew, Seat, ability
-from paceline.errors import MemberExit, ReplayDiverged, TooLarge
+from paceline.errors import MemberExit, NotData, ReplayDiverged, TooLarge
 from paceline.seeds import check
 
-_TOO_LARGE = check(TooLarge.__qualname__)  # an answer that was never sent, so never seen
+_NEVER_SENT = [check(kind.__qualname__) for kind in (TooLarge, NotData)]  # answers that were refused, so never seen
 
 _log = logging.getLogger("paceline")
 
@@ -51,7 +51,7 @@ def _replay_call(
         same = expected == check(MemberExit.__qualname__)
     except BaseException as error:
         same = expected == check(type(error).__qualname__)
-    if not same and expected != _TOO_LARGE:
+    if not same and expected not in _NEVER_SENT:
         raise ReplayDiverged(_divergence(seat.index, f"call {number}, {method}(),"))
 
 

@@ -88,9 +88,13 @@ class Ringing:
             self._places, self._known, self._epoch = found, slots, self._crew.epoch
         return found
 
+    def places(self) -> list[_Place]:
+        """Where the members live: slot, items there, and the block of their marks."""
+        return self._by_slot(self._book.everyone, True)
+
     def only_slot(self) -> Slot | None:
         """Where all members live, if that is one place."""
-        places = self._by_slot(self._book.everyone, True)
+        places = self.places()
         return places[0][0] if len(places) == 1 else None
 
     def request(self, items: Iterable[int]) -> Request:

@@ -11,6 +11,7 @@ from paceline.engine import wire
 from paceline.engine.backend import Backend
 from paceline.engine.calls import Handle, Request
 from paceline.engine.journal import Journal
+from paceline.engine.preparation import Told
 from paceline.errors import WorkerLost
 from paceline.seeds import Key
 
@@ -71,11 +72,12 @@ class Slot:
         self.queue: deque[Request] = deque()
         self.inflight: deque[Request] = deque()
         self.defined: set[int] = set()  # the functions of maps that the worker has been told
+        self.told: Told = ()  # what the worker has been told before anything was built there
         self.redo: list[Request] | None = None  # stale calls, to be made again once everything sent has come back
         self.careful = False  # answers may be lost with a worker: one request at a time, so that it is known who kills
         self.builds_alone = False  # somebody's constructor or replay kills: build one by one
+        self.replay = 0.0  # seconds that it took to run what a new worker would have to run again; or more
         self.overdue: float | None = None  # the deadline for which the worker was killed
-        self.fruitless = 0  # how many workers have died here since somebody got an answer, and nobody was to blame
         self.suspect = False  # we were interrupted in the middle of its traffic: what it knows and we know may differ
         self.doing = ""  # what is made here without a message, as long as it is not in the journals
         self.unkeepable = False  # under auto: its members go to a neighbour instead of a new worker

@@ -11,7 +11,8 @@ OK, ERROR, STALE, SHARED, UNFIT = range(5)
 because it may not be run on its thread, which it will be taken away from."""
 
 Result = tuple[int, int, Any, int | None, Any]
-"""(member or item, kind, packed answer or error, its check or None, where its journal may start anew)"""
+"""(member or item, kind, packed answer or error, its check or None, where its journal may start anew). Of a snapshot
+the fourth is how many nanoseconds it took."""
 
 
 class Anew:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from paceline.engine import preparation
 from paceline.engine.calls import Handle, Request
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.messages import compose
@@ -72,11 +73,14 @@ class Sending:
 
     def building(self, members: list[Member]) -> Request:
         """The request that builds these members, and replays their journals."""
-        return Request("build", {member.index: None for member in members}, deadline=BUILD_DEADLINE)
+        return Request("build", {member.index: None for member in members}, deadline=self._build_limit())
 
     def binding(self, port: int) -> Request:
         """The request that binds a port; a member that is given its rows once runs code of its own then."""
-        return Request("bind", {}, method=port, deadline=BUILD_DEADLINE)
+        return Request("bind", {}, method=port, deadline=self._build_limit())
+
+    def _build_limit(self) -> float | None:
+        return None if self._crew.builds_at_leisure else BUILD_DEADLINE
 
     def feed(self, slot: Slot) -> None:
         """Sends what may be sent: a few requests ahead, none while stale calls wait to be made again."""
@@ -92,13 +96,21 @@ class Sending:
             self._send(slot, request, message, descriptor)
 
     def _next(self, slot: Slot) -> Request:
-        """The next request of a slot; a function is defined there before the first item that needs it."""
+        """The next request of a slot. A function is defined there before the first item that needs it, and what main
+        tells every worker is told before anything of the user's is built or defined."""
         request = slot.queue.popleft()
-        if request.op != "map" or request.method in slot.defined:
+        if request.op == "map" and request.method not in slot.defined:
+            slot.queue.appendleft(request)
+            slot.defined.add(request.method)
+            request = Request("define", {}, method=request.method)
+        if request.op not in ("build", "define") or slot.worker.in_process:
+            return request
+        told = preparation.current()
+        if told is slot.told:
             return request
         slot.queue.appendleft(request)
-        slot.defined.add(request.method)
-        return Request("define", {}, method=request.method)
+        slot.told = told
+        return Request("prepare", {}, method=told, deadline=BUILD_DEADLINE)
 
     def _send(self, slot: Slot, request: Request, message: tuple[Any, ...], descriptor: int | None) -> None:
         try:

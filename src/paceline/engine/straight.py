@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from paceline.engine.generators import GENERATORS
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.serving import Raised
-from paceline.engine.shortening import ROUNDS_PER_LOOK
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from paceline.engine.port import Port
     from paceline.engine.serving import BoundPort
 
-_ROUNDS_UNTIL_THE_LONG_WAY = 8 * ROUNDS_PER_LOOK  # there journals are looked at, and rows timed
 _ROUNDS_PER_CLOCK = 16  # how often the pilot is asked whether it is time to measure again
 
 Straight = Callable[[], bool]
@@ -31,11 +29,11 @@ Straight = Callable[[], bool]
 def straight_round(crew: Crew, port: Port, bound: BoundPort, isolation: Swapping) -> Straight:
     """Makes such a round for a port that is bound in this process, with all its members."""
     stirs, book, log, answers, pilot = crew.stirs, port.book, port.book.log, port.answers, crew.pilot
-    calls, everyone, marks, many = bound.calls, book.ones, book.waiting, len(book.members)
+    calls, everyone, marks, many, clock = bound.calls, book.ones, book.waiting, len(book.members), port.clock
 
     def run() -> bool:
         rounds = port.rounds + 1
-        if crew.stirs != stirs or not bound.straight or book.outstanding or not rounds % _ROUNDS_UNTIL_THE_LONG_WAY:
+        if crew.stirs != stirs or not bound.straight or book.outstanding or rounds >= clock.next_look:
             return False
         if not rounds % _ROUNDS_PER_CLOCK and pilot is not None and not port.pilot_rests():
             return False

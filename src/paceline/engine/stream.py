@@ -24,7 +24,8 @@ _CHUNK_SECONDS = 1e-3
 _CHUNK_MOST = 64
 _AHEAD = 2  # one in hand, one in the post
 _SHORT = 20e-3  # seconds: of longer chunks none is sent ahead, for it would wait where another worker is free
-_MANY = 16  # how many items are taken to be left when nobody knows
+MANY = 16
+"""How many items are taken to be left where that is not known."""
 
 
 class Stream:
@@ -107,7 +108,7 @@ class Stream:
         if self._meter is None or self._exhausted or not self._meter.enough:
             return
         measured = self._meter.measured(sendable=self._sendable(), touches_globals=False)
-        choice = choose(Measured(**{**vars(measured), "members": _MANY}), budget.current())
+        choice = choose(Measured(**{**vars(measured), "members": MANY}), budget.current())
         self._meter = None
         self._crew.note("spread", f"map: {choice.why}")
         if choice.backend != "inline":

@@ -119,6 +119,7 @@ class ThreadWorker:
             self._outbox.append(("reply", reply))
             with _something_done:
                 _something_done.notify_all()
+        self._host.store.close()  # if it was given up, it has not been told to close
 
     def _serve(self) -> None:
         """Runs rows. The thread itself looks whether the caller has enough: to wake it for each would take longer."""

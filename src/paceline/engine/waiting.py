@@ -1,6 +1,9 @@
 """How the caller waits for a port's rows.
 
 help: run what lives here ──► spin while it may be soon ──► sleep until a worker knocks ──► look: are there enough?
+
+Each wait looks after workers whose rows it does not need, ten times a second at the most: else those that have died or
+hang would not be noticed as long as others are quicker.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ class Waiting:
         self._book = book
         self._ringing = ringing
         self._patience = Patience()
+        self._looked = 0.0  # when workers were last looked after without need
 
     def until_ready(self, goal: int, timeout: float | None) -> None:
         """Waits until so many items are done, or for `timeout` seconds."""
@@ -37,12 +41,21 @@ class Waiting:
             return
         end = None if timeout is None else monotonic() + timeout
         self._help()
-        if self._ready() >= goal:
-            return
-        start = perf_counter()
-        if not self._spin(goal):
-            self._sleep(goal, end)
-        self._patience.learn(perf_counter() - start)
+        if self._ready() < goal:
+            start = perf_counter()
+            if not self._spin(goal):
+                self._sleep(goal, end)
+            self._patience.learn(perf_counter() - start)
+        if goal < self._book.outstanding or timeout is not None:
+            self._look_after_the_others()
+
+    def _look_after_the_others(self) -> None:
+        """Rows that nothing waits for now are waited for later: their worker may have died, or hang."""
+        now = monotonic()
+        told = any(self._crew.slots[number].inflight for number in self._ringing.rung)
+        if told or now - self._looked >= _LOOK_AGAIN:  # who was told by a message answers by one, which is to be heard
+            self._looked = now
+            self._crew.hearing.pump(0.0)
 
     def until_done(self, items: list[int]) -> None:
         """Waits until these items are done."""

@@ -5,6 +5,8 @@ a member: what is kept beyond the call is a copy.
 
     value ── pack ──► head                          small values: one pickle
                   └─► (head, [buffer, …])           large arrays: their memory apart, never through pickle
+
+Of a worker that is trusted with data only, answers and errors come as `Plain` (plain.py): nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -16,10 +18,13 @@ from collections.abc import Iterator
 from copyreg import _extension_registry  # type: ignore[attr-defined]  # classes that pickles name by a number
 from typing import Any
 
-from paceline.errors import NotSendable, RemoteError
+from paceline import errors
+from paceline.engine import plain
+from paceline.engine.plain import Plain
+from paceline.errors import NotData, NotSendable, PacelineError, RemoteError
 
-Packed = bytes | tuple[bytes, list[Any]]
-"""A pickle, or a pickle and the buffers that it refers to."""
+Packed = bytes | tuple[bytes, list[Any]] | Plain
+"""A pickle, or a pickle and the buffers that it refers to; or data, which is not read by pickle."""
 
 _APART = 1 << 14  # smaller buffers are cheaper inside the pickle
 _MAIN = b"__main__"
@@ -75,6 +80,8 @@ def unpack(packed: Packed) -> Any:
     """Gives the value back; large arrays lie in the buffers that came with it."""
     if isinstance(packed, bytes):
         return pickle.loads(packed)
+    if isinstance(packed, Plain):
+        return plain.unpack(packed)
     head, buffers = packed
     return pickle.loads(head, buffers=buffers)
 
@@ -83,6 +90,8 @@ def settle(packed: Packed) -> Packed:
     """Copies buffers that still belong to somebody else, so that the packed value may be kept."""
     if isinstance(packed, bytes):
         return packed
+    if isinstance(packed, Plain):
+        return Plain(packed.head, [pickle.PickleBuffer(bytearray(buffer)) for buffer in packed.buffers])
     head, buffers = packed
     return head, [pickle.PickleBuffer(bytearray(buffer)) for buffer in buffers]
 
@@ -96,6 +105,8 @@ def size(packed: Packed) -> int:
     """Counts the bytes that travel."""
     if isinstance(packed, bytes):
         return len(packed)
+    if isinstance(packed, Plain):
+        return packed.nbytes
     head, buffers = packed
     return len(head) + sum(memoryview(buffer).nbytes for buffer in buffers)
 
@@ -194,8 +205,59 @@ def pack_error(error: BaseException) -> Packed:
     return pack((None, name, text))
 
 
+def pack_error_as_data(error: BaseException) -> Plain:
+    """Packs an exception as its name, its words, its traceback and its notes; with its arguments, if they are data."""
+    name = f"{type(error).__module__}.{type(error).__qualname__}"
+    args = error.args if plain.is_data(error.args) else (words(error),)
+    notes = [words(note) for note in _notes(error)]
+    return plain.pack((name, args, words(error), _traceback(error), notes))
+
+
+def _notes(error: BaseException) -> list[Any]:
+    notes = getattr(error, "__notes__", None)
+    return notes if isinstance(notes, list) else []
+
+
+def _error_of_data(packed: Plain) -> BaseException:
+    """Builds an exception of a kind on our own list; of any other, a `RemoteError` that says what it was."""
+    try:
+        content = plain.unpack(packed)
+        if not plain.fits(content, tuple[str, tuple[Any, ...], str, str, list[str]]):
+            raise NotData("an exception came back from a worker in a form that is none")
+    except NotData as unreadable:
+        return unreadable
+    name, args, said, text, notes = content
+    kind = _KNOWN_ERRORS.get(name)
+    try:
+        error: BaseException = RemoteError(f"{name}: {said}") if kind is None else kind(*args)
+    except Exception:  # it takes other arguments than these
+        error = RemoteError(f"{name}: {said}")
+    for note in notes:
+        error.add_note(note)
+    error.__cause__ = RemoteTraceback(text[-_TRACEBACK_LIMIT:])
+    return error
+
+
+_KNOWN_ERRORS: dict[str, type[Exception]] = {
+    f"{kind.__module__}.{kind.__qualname__}": kind
+    for kind in (
+        *(kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, PacelineError)),
+        *(Exception, ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, FloatingPointError),
+        *(ImportError, IndexError, KeyError, LookupError, MemoryError, ModuleNotFoundError, NameError),
+        *(NotImplementedError, OverflowError, RecursionError, ReferenceError, RuntimeError, SyntaxError, TypeError),
+        *(UnboundLocalError, UnicodeError, ValueError, ZeroDivisionError, Warning, UserWarning, DeprecationWarning),
+        *(OSError, BlockingIOError, BrokenPipeError, ChildProcessError, ConnectionAbortedError, ConnectionError),
+        *(ConnectionRefusedError, ConnectionResetError, FileExistsError, FileNotFoundError, InterruptedError),
+        *(IsADirectoryError, NotADirectoryError, PermissionError, ProcessLookupError, TimeoutError),
+    )
+}
+"""The exceptions that come back as themselves where only data is trusted."""
+
+
 def unpack_error(packed: Packed) -> BaseException:
     """Gives the exception back, with the remote traceback as its cause. Where its class cannot be had, in words."""
+    if isinstance(packed, Plain):
+        return _error_of_data(packed)
     form, name, text = unpack(packed)
     try:
         error = RemoteError(name) if form is None else _formed(form)
@@ -237,6 +299,11 @@ def _revive(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, A
     error.args = args
     vars(error).update(state)
     return error
+
+
+def check_sendable(value: Any) -> None:
+    """Raises `NotSendable` for what cannot be sent to a worker; better told now than when workers have been started."""
+    pack(value)
 
 
 def words(value: object) -> str:

@@ -24,9 +24,10 @@ from typing import Any
 from paceline.engine import budget
 from paceline.engine.arrays import Control, SharedArrays
 from paceline.engine.channel import WAKE, Channel
-from paceline.engine.chatter import RecordsHome, TaggedLines
+from paceline.engine.chatter import TaggedLines
 from paceline.engine.host import Host
 from paceline.engine.isolation import IN_FLIGHT
+from paceline.engine.log_records import RecordSender
 from paceline.engine.wait import Patience, fence
 
 WHERE = signal.SIGRTMAX - 1
@@ -38,16 +39,16 @@ _LOOK_AGAIN_MS = 100
 
 def run(config: dict[str, Any], fds: list[int]) -> None:
     """Works until the main process says close or goes away."""
-    sock, control_fd, chatter_fd = fds
+    sock, control_fd, chatter_fd, records_fd = fds
     control = Control(control_fd)
     control.close_fd()
-    worker = _Worker(config, Channel(socket.socket(fileno=sock)), control)
-    _settle_in(config, chatter_fd, worker.tag)
+    worker = _Worker(config, Channel(socket.socket(fileno=sock), writes_data=config["data_only"]), control)
+    _settle_in(config, chatter_fd, records_fd, worker.tag)
     with contextlib.suppress(EOFError):  # main is gone; its other children will be told by the kernel too
         worker.loop()
 
 
-def _settle_in(config: dict[str, Any], chatter_fd: int, tag: Any) -> None:
+def _settle_in(config: dict[str, Any], chatter_fd: int, records_fd: int, tag: Any) -> None:
     """Makes this fork of the server look like a process of the user's main."""
     os.dup2(chatter_fd, 1)
     os.dup2(chatter_fd, 2)
@@ -65,9 +66,9 @@ def _settle_in(config: dict[str, Any], chatter_fd: int, tag: Any) -> None:
         os.chdir(config["cwd"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is main's to handle
     root = logging.getLogger()
-    root.handlers[:] = [RecordsHome(2, tag)]
+    root.handlers[:] = [RecordSender(records_fd, tag)]
     root.setLevel(config["log_level"])
-    budget.assign(config["budget"])
+    budget.assign(budget.Budget(**config["budget"]))
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)
@@ -88,6 +89,7 @@ class _Worker:
             max_message=config["max_message"],
             threads=config["threads"],
             may_leave=config["may_leave"],
+            data_only=config["data_only"],
             alone=True,
             mark=_marker(control),
             tell=self._tell,
