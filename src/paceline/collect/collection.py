@@ -1,0 +1,337 @@
+"""Collections: what rollouts have left, by their numbers; views for learners; on disk and back."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paceline.collect.jobs import Job
+from paceline.collect.playing import Played, digest_of
+from paceline.engine import Plan
+from paceline.errors import BadInput
+from paceline.types import Failure, Task
+
+Array = np.ndarray[Any, Any]
+
+_BY_END = ("ends", "final_observations")
+_BY_START = ("starts", "start_states")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Where the time went. Not part of the digest.
+
+    Attributes:
+        wall: Seconds from the first rollout to the last.
+        busy: Worker → seconds in which it played.
+        building: Seconds in which environments were built.
+        workers: How many there were.
+        slowest: The rollout that took longest, and its seconds; shared with its neighbours in a forward pass.
+        median: What the rollout in the middle took.
+    """
+
+    wall: float = 0.0
+    busy: Mapping[int, float] = field(default_factory=dict)
+    building: float = 0.0
+    workers: int = 1
+    slowest: tuple[int, float] = (0, 0.0)
+    median: float = 0.0
+
+    @property
+    def utilisation(self) -> float:
+        """The share of the workers' time in which they played."""
+        return min(1.0, sum(self.busy.values()) / (self.workers * self.wall)) if self.wall else 0.0
+
+
+class Recording:
+    """One rollout.
+
+    Attributes:
+        index: Its number.
+        task: Its task; None if it had none.
+        columns: Name → rows, of the only agent; of several, agent → name → rows. `observations`, `actions`, `rewards`,
+            `terminations`, `truncations` and what the policy said beside its actions have a row for each action;
+            `final_observations` one for each end of an episode, after the rows that `ends` names; `start_states` are
+            what a policy kept before the rows that `starts` names.
+        failure: Why there are no rows, if there are none.
+        seconds: Wall time.
+    """
+
+    def __init__(self, job: Job, played: Played) -> None:
+        self.index, self.task = job.index, job.task
+        self.failure, self.seconds = played.failure, played.seconds
+        self.agents = played.columns
+        """Agent → name → rows."""
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """See the class."""
+        return next(iter(self.agents.values())) if len(self.agents) == 1 else dict(self.agents)
+
+    @property
+    def steps(self) -> int:
+        """How many actions there were, of all agents."""
+        return sum(len(columns["rewards"]) for columns in self.agents.values())
+
+    @property
+    def returns(self) -> list[float]:
+        """The sum of all agents' rewards in each episode."""
+        sums: list[float] = []
+        for columns in self.agents.values():
+            bounds = [0, *(columns["ends"] + 1)]
+            mine = [float(columns["rewards"][a:b].sum()) for a, b in pairwise(bounds)]
+            sums = mine if not sums else [one + two for one, two in zip(sums, mine, strict=True)]
+        return sums
+
+
+class Collection:
+    """Rollouts by their numbers.
+
+    Args:
+        jobs: What was asked.
+        played: What came of it, in the same order.
+        episodes: How many episodes a rollout has.
+        iteration: Which round of collection it was.
+        plan: Where it was played, and why there.
+        timing: Where the time went.
+        notes: What there is to tell.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        played: Sequence[Played],
+        *,
+        episodes: int = 1,
+        iteration: int | str = 0,
+        plan: Plan | None = None,
+        timing: Timing | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self._jobs, self._played = list(jobs), list(played)
+        self.rollouts = [Recording(job, each) for job, each in zip(jobs, played, strict=True)]
+        self.episodes, self.iteration = episodes, iteration
+        self.plan, self.timing, self.notes = plan or Plan("inline"), timing or Timing(), list(notes)
+
+    def __len__(self) -> int:
+        return len(self.rollouts)
+
+    def __iter__(self) -> Iterator[Recording]:
+        return iter(self.rollouts)
+
+    def __getitem__(self, place: int) -> Recording:
+        return self.rollouts[place]
+
+    def __repr__(self) -> str:
+        return f"Collection({len(self)} rollouts, {self.steps} steps, digest {self.digest[:12]}…)"
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of all rollouts: the same wherever they were played."""
+        return digest_of(self._jobs, self._played)
+
+    @property
+    def steps(self) -> int:
+        """How many actions there were in all."""
+        return sum(rollout.steps for rollout in self.rollouts)
+
+    @property
+    def tasks(self) -> list[Any]:
+        """The task of each rollout, as it was given."""
+        return [rollout.task and rollout.task.options.get("task", rollout.task.options) for rollout in self.rollouts]
+
+    @property
+    def returns(self) -> Array:
+        """The return of each episode of each rollout: [rollouts, episodes]; of failed ones NaN."""
+        found = np.full((len(self), self.episodes), np.nan)
+        for row, rollout in enumerate(self.rollouts):
+            found[row, : len(rollout.returns)] = rollout.returns
+        return found
+
+    @property
+    def failures(self) -> dict[int, Failure]:
+        """Index → why a rollout failed."""
+        return {rollout.index: rollout.failure for rollout in self.rollouts if rollout.failure is not None}
+
+    # -- for learners ------------------------------------------------------------------------------------------
+
+    def flat(self, agent: str | None = None) -> dict[str, Any]:
+        """All rows one after another, and beside them `rollout` (the number) and `step` (from 0 in each rollout).
+
+        Args:
+            agent: Whose rows; needed where there are several.
+        """
+        every = self._columns(agent)
+        lengths = [len(columns["rewards"]) for columns in every]
+        names = [name for name in every[0] if name not in (*_BY_END, *_BY_START)] if every else []
+        flat = {name: _joined([columns[name] for columns in every]) for name in names}
+        indexes = [rollout.index for rollout in self.rollouts if rollout.failure is None]
+        flat["rollout"] = np.repeat(np.array(indexes, np.int64), lengths)
+        flat["step"] = np.concatenate([np.arange(length) for length in lengths]) if lengths else np.zeros(0, np.int64)
+        return flat
+
+    def padded(self, agent: str | None = None) -> dict[str, Any]:
+        """Rows by rollout, [rollouts, longest, …], zeros where a shorter one has ended; `mask` says which rows count.
+
+        Args:
+            agent: Whose rows; needed where there are several.
+        """
+        every = self._columns(agent)
+        longest = max((len(columns["rewards"]) for columns in every), default=0)
+        names = [name for name in every[0] if name not in (*_BY_END, *_BY_START)] if every else []
+        padded = {name: _stacked([columns[name] for columns in every], longest) for name in names}
+        padded["mask"] = np.array([np.arange(longest) < len(columns["rewards"]) for columns in every], bool)
+        return padded
+
+    def to_numpy(self) -> dict[str, Any]:
+        """The flat view; of several agents, that of each by its name."""
+        agents = self._agents()
+        return self.flat() if len(agents) == 1 else {agent: self.flat(agent) for agent in agents}
+
+    def _agents(self) -> list[str]:
+        return list(dict.fromkeys(agent for rollout in self.rollouts for agent in rollout.agents))
+
+    def _columns(self, agent: str | None) -> list[dict[str, Any]]:
+        agents = self._agents()
+        if agent is None and len(agents) > 1:
+            raise BadInput(f"there are {len(agents)} agents: say whose rows, one of {', '.join(agents[:5])}")
+        if agent is not None and agent not in agents:
+            raise BadInput(f"there is no agent {agent!r}; there are {', '.join(agents[:5])}")
+        return [rollout.agents[agent or agents[0]] for rollout in self.rollouts if rollout.failure is None]
+
+    # -- on disk -------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> Path:
+        """Writes everything to one file in NumPy's npz format, as arrays and JSON only; `Collection.load` reads it."""
+        arrays: dict[str, Array] = {}
+        shape = _written([each.columns for each in self._played], "r", arrays)
+        tasks = _written(
+            [None if job.task is None else [job.task.key, dict(job.task.options)] for job in self._jobs], "t", arrays
+        )
+        about = {
+            "paceline": "collection",
+            "digest": self.digest,
+            "episodes": self.episodes,
+            "iteration": self.iteration,
+            "rollouts": [
+                [job.index, each.seconds, None if each.failure is None else asdict(each.failure)]
+                for job, each in zip(self._jobs, self._played, strict=True)
+            ],
+            "columns": shape,
+            "tasks": tasks,
+            "notes": self.notes,
+        }
+        target = Path(path)
+        target = target if target.suffix == ".npz" else target.with_name(target.name + ".npz")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{target.name}.part")
+        with part.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays, about=np.frombuffer(json.dumps(about).encode(), np.uint8))
+        part.replace(target)
+        return target
+
+    @classmethod
+    def load(cls, path: str | Path) -> Collection:
+        """Reads what `save` wrote.
+
+        Raises:
+            BadInput: there is no such file, it is another kind of file, or its content is not what its digest says.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                about = json.loads(file["about"].tobytes())
+                arrays = {name: file[name] for name in file.files if name != "about"}
+            columns, tasks = (_read(about[name], arrays) for name in ("columns", "tasks"))
+            rollouts = about["rollouts"]
+        except FileNotFoundError:
+            raise BadInput(f"{path} is not there") from None
+        except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
+            raise BadInput(f"{path} holds no collection, or is damaged: {error}") from error
+        jobs = [
+            Job(about["iteration"], index, None if task is None else Task(_key(task[0]), task[1]))
+            for (index, _, _), task in zip(rollouts, tasks, strict=True)
+        ]
+        played = [
+            Played(index, mine, seconds, failure and Failure(**failure))
+            for (index, seconds, failure), mine in zip(rollouts, columns, strict=True)
+        ]
+        found = cls(jobs, played, episodes=about["episodes"], iteration=about["iteration"], notes=about["notes"])
+        if found.digest != about["digest"]:
+            raise BadInput(
+                f"{path} is damaged: its content has the digest {found.digest[:12]}…, not {about['digest'][:12]}…"
+            )
+        return found
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Columns of several rollouts, one after another; by leaf, as their space has them."""
+    return _by_leaf(np.concatenate, parts)
+
+
+def _stacked(parts: Sequence[Any], longest: int) -> Any:
+    def stack(arrays: Sequence[Array]) -> Array:
+        found = np.zeros((len(arrays), longest, *arrays[0].shape[1:]), arrays[0].dtype)
+        for row, array in enumerate(arrays):
+            found[row, : len(array)] = array
+        return found
+
+    return _by_leaf(stack, parts)
+
+
+def _by_leaf(do: Callable[[Sequence[Array]], Array], parts: Sequence[Any]) -> Any:
+    first = parts[0]
+    if isinstance(first, Mapping):
+        return {name: _by_leaf(do, [part[name] for part in parts]) for name in first}
+    if isinstance(first, tuple):
+        return tuple(_by_leaf(do, [part[place] for part in parts]) for place in range(len(first)))
+    if isinstance(first, list):
+        return [value for part in parts for value in part]  # of a space that fits into no array
+    return do(parts)
+
+
+def _written(value: Any, name: str, arrays: dict[str, Array]) -> Any:
+    """A value as JSON, with its arrays put into `arrays` under names of their own."""
+    if isinstance(value, np.ndarray | np.generic):
+        if value.dtype.hasobject:
+            raise BadInput(f"a column of {value.dtype} objects cannot be saved: only arrays of numbers and text can")
+        arrays[name] = np.asarray(value)
+        return ["array", name] if isinstance(value, np.ndarray) else ["scalar", name]
+    if isinstance(value, Mapping):
+        return [
+            "dict",
+            [[key, _written(item, f"{name}.{place}", arrays)] for place, (key, item) in enumerate(value.items())],
+        ]
+    if isinstance(value, list | tuple):
+        items = [_written(item, f"{name}.{place}", arrays) for place, item in enumerate(value)]
+        return ["list" if isinstance(value, list) else "tuple", items]
+    if value is None or isinstance(value, bool | int | float | str):
+        return ["value", value]
+    raise BadInput(
+        f"a {type(value).__name__} cannot be saved with a collection: only arrays, numbers, text and containers can"
+    )
+
+
+def _read(shape: Any, arrays: Mapping[str, Array]) -> Any:
+    kind, content = shape
+    if kind == "array":
+        return arrays[content]
+    if kind == "scalar":
+        return arrays[content][()]
+    if kind == "dict":
+        return {key: _read(item, arrays) for key, item in content}
+    if kind in ("list", "tuple"):
+        items = [_read(item, arrays) for item in content]
+        return items if kind == "list" else tuple(items)
+    return content
+
+
+def _key(key: Any) -> Any:
+    return tuple(map(_key, key)) if isinstance(key, list) else key

@@ -1,0 +1,101 @@
+"""What a caller of collection gives, and what is meant by it: an environment, a policy, tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from paceline.catalog.policies import default_policy
+from paceline.catalog.resolve import missions_of
+from paceline.catalog.resolve import player_of as one_player
+from paceline.collect.jobs import Spec
+from paceline.errors import BadInput, place
+from paceline.rollout import Rollout
+from paceline.team import Player, understood
+from paceline.types import Mission, Seat, Task
+
+Tasks = Sequence[Any] | Callable[[np.random.Generator], Any]
+"""Tasks that are dealt in order, or a function that draws one."""
+
+
+def mission_of(given: Any, horizon: int | None, *, apart: bool) -> Mission:
+    """The mission that is meant."""
+    found = missions_of(given, apart=apart)
+    if len(found) != 1:
+        raise BadInput(f"{given!r:.60} names {len(found)} missions; rollouts are collected on one")
+    mission = found[0]
+    return mission if horizon is None else replace(mission, steps=horizon)
+
+
+def player_of(given: Any, mission: Mission, random_actions: bool, *, apart: bool) -> Player:
+    """The policy that is meant."""
+    if random_actions and given is not None:
+        raise BadInput("a policy and random_actions=True: give one of them")
+    if random_actions:
+        given = "random"
+    return one_player(default_policy(mission) if given is None else given, mission, apart=apart)[0]
+
+
+def surveyed(spec: Spec) -> tuple[bool | None, bool]:
+    """Builds the environment and the policy once, so that a mistake is told before work begins.
+
+    Returns:
+        How the policy is understood (see `Player.acts`), and whether the environment declares that `reset` makes it
+        as new: its class, or one that it wraps, has `reusable = True`.
+
+    Raises:
+        BadInput: one of them cannot be built, or is none.
+    """
+    what = f"environment {spec.mission.name!r}"
+    rollout = _attempt(lambda: Rollout(spec.mission, device=spec.device, digested=False), what)
+    try:
+        seats = {seat.agent: seat for seat in rollout.seats()}
+        if not seats:
+            raise BadInput(f"{what} has no agents: there is nothing to collect")
+
+        def observe(seat: Seat) -> tuple[Seat, Any]:
+            seen = rollout.begin(0, spec.first_task)
+            agent = seat.agent if seat.agent in seen else next(iter(seen))
+            return seats[agent], seen[agent]
+
+        player = _attempt(lambda: understood(spec.player, next(iter(seats.values())), observe), "the policy")
+        made = rollout.made
+        return player.acts, bool(getattr(getattr(made, "unwrapped", made), "reusable", False))
+    finally:
+        rollout.close()
+
+
+def _attempt(build: Callable[[], Any], what: str) -> Any:
+    try:
+        return build()
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(f"{what} cannot be built: {type(error).__name__}: {error}{place(error)}") from error
+
+
+def task_of(tasks: Tasks | None, index: int, rng: np.random.Generator) -> Task | None:
+    """The task of a rollout; `rng` is its own."""
+    if tasks is None:
+        return None
+    if callable(tasks):
+        task = tasks(rng)
+    elif len(tasks):
+        task = tasks[index % len(tasks)]
+    else:
+        raise BadInput("tasks is empty: give at least one, or None for environments as they come")
+    return task if isinstance(task, Task) else Task(index, {"task": task})
+
+
+def checked(**numbers: int | None) -> None:
+    """Sees to it that counts are whole numbers from 1 on.
+
+    Raises:
+        BadInput: one is not.
+    """
+    for name, number in numbers.items():
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1):
+            raise BadInput(f"{name}={number!r} makes no sense; give a whole number from 1 on")

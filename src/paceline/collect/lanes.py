@@ -1,0 +1,252 @@
+"""Lanes: rollouts side by side. A lane plays its rollouts one after another, each in the row that its number says.
+
+    Lanes, the world half of the loop ──► observations by (lane, agent) ──► Crew, the mind half ──► actions ──► Lanes
+
+Row = index mod lanes, so the bits of a rollout do not depend on its neighbours, nor on whether it has any.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any, Protocol
+
+from paceline.collect.jobs import Job, Spec
+from paceline.engine import draws_of
+from paceline.errors import BadInput
+from paceline.rollout import Acts, Rollout
+from paceline.tape import Tape, Track
+from paceline.types import Seat, Step
+
+Name = tuple[int, str]
+"""A lane, and an agent in it."""
+
+Columns = dict[str, dict[str, Any]]
+"""Agent → name of a column → rows."""
+
+
+class Lane:
+    """One environment, in which rollouts are played one after another.
+
+    Args:
+        spec: What is collected.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._rollout = Rollout(spec.mission, device=spec.device, digested=False)
+        self._seconds = 0.0
+
+    def seats(self) -> list[Seat]:
+        """The agents of the environment."""
+        return self._rollout.seats()
+
+    def begin(self, job: Job) -> dict[str, Any]:
+        """Begins a rollout. Returns what its agents see."""
+        self._job, self._episode = job, 0
+        observations = self._rollout.begin(self._spec.start(job, 0), job.task)
+        if not observations:
+            raise BadInput(f"rollout {job.index} was over before its first step: no agent was in play after reset()")
+        return observations
+
+    def step(self, actions: dict[str, Any]) -> tuple[Step, bool]:
+        """Plays one step. Returns its outcome, and whether the rollout is over.
+
+        Where an episode ends and another follows, the observations are those of the next, and the final ones those of
+        the last.
+        """
+        step = self._rollout.step(actions)
+        if not self._rollout.over:
+            return step, False
+        self._episode += 1
+        if self._episode == self._spec.episodes:
+            return step, True
+        final = {agent: _copied(seen) for agent, seen in step.final_observations.items()}
+        job = self._job
+        step.observations = self._rollout.begin(self._spec.start(job, self._episode), job.task, anew=False)
+        step.final_observations = final
+        return step, False
+
+    def building(self) -> float:
+        """Seconds that it took to build environments."""
+        return self._rollout.building
+
+    def close(self) -> None:
+        """Ends the environment, or leaves it to later rollouts in this worker."""
+        self._rollout.close()
+
+
+class WatchedLane(Lane):
+    """A lane that says whether its environment has drawn from process-wide generators since it was built."""
+
+    def __init__(self, spec: Spec) -> None:
+        with draws_of() as drawn:
+            super().__init__(spec)
+        self.drew = bool(drawn())
+
+    def begin(self, job: Job) -> Any:
+        """As a lane does; with whether it drew."""
+        with draws_of() as drawn:
+            observations = super().begin(job)
+        self.drew |= bool(drawn())
+        return observations, self.drew
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        """As a lane does; with whether it drew."""
+        with draws_of() as drawn:
+            step, over = super().step(actions)
+        self.drew |= bool(drawn())
+        return step, over, self.drew
+
+
+class Home(Protocol):
+    """Where lanes live."""
+
+    def begin(self, jobs: Mapping[int, Job]) -> Mapping[int, dict[str, Any]]:
+        """Begins rollouts in some lanes."""
+
+    def step(self, actions: Mapping[int, dict[str, Any]]) -> Mapping[int, tuple[Step, bool]]:
+        """Steps some lanes."""
+
+
+class Here:
+    """Lanes in this process, by their rows."""
+
+    def __init__(self, lanes: Mapping[int, Lane]) -> None:
+        self._lanes = lanes
+
+    def begin(self, jobs: Mapping[int, Job]) -> dict[int, dict[str, Any]]:
+        """Begins rollouts in some lanes."""
+        return {lane: self._lanes[lane].begin(job) for lane, job in jobs.items()}
+
+    def step(self, actions: Mapping[int, dict[str, Any]]) -> dict[int, tuple[Step, bool]]:
+        """Steps some lanes."""
+        return {lane: self._lanes[lane].step(mine) for lane, mine in actions.items()}
+
+
+class Lanes:
+    """The world half of the loop over several lanes: when a rollout ends, its lane begins the next one.
+
+    Args:
+        home: Where the lanes live.
+        queues: The rollouts of each lane.
+    """
+
+    def __init__(self, home: Home, queues: Mapping[int, Sequence[Job]]) -> None:
+        self._home = home
+        self._queues = {lane: deque(jobs) for lane, jobs in queues.items()}
+        self.playing: dict[int, Job] = {}
+        """Lane → what is played there."""
+        self.turned: list[tuple[int, Job | None, Job | None]] = []
+        """Lane, the rollout that has ended there, and the one that has begun, since this was last emptied."""
+        self.episode = None
+
+    @property
+    def over(self) -> bool:
+        """Whether all rollouts have been played."""
+        return not self.playing
+
+    def begin(self, seed: Any = None, task: Any = None) -> dict[Name, Any]:
+        """Begins the first rollout of each lane; seeds and tasks are their own."""
+        return self._begin_next(dict.fromkeys(self._queues))
+
+    def step(self, actions: Mapping[Name, Any]) -> Step:
+        """Steps the lanes whose agents have been asked."""
+        mine: dict[int, dict[str, Any]] = {}
+        for (lane, agent), action in actions.items():
+            mine.setdefault(lane, {})[agent] = action
+        joint = Step({}, {}, {}, {}, {}, {})
+        ended: dict[int, Job | None] = {}
+        for lane, (step, over) in self._home.step(mine).items():
+            _merge(joint, lane, step)
+            if over:
+                ended[lane] = self.playing.pop(lane)
+        if ended:
+            joint.observations.update(self._begin_next(ended))
+        return joint
+
+    def _begin_next(self, ended: Mapping[int, Job | None]) -> dict[Name, Any]:
+        jobs = {lane: self._queues[lane].popleft() for lane in ended if self._queues[lane]}
+        self.playing.update(jobs)
+        self.turned += [(lane, last, jobs.get(lane)) for lane, last in ended.items()]
+        began = self._home.begin(jobs) if jobs else {}
+        return {(lane, agent): seen for lane, observations in began.items() for agent, seen in observations.items()}
+
+
+class Team(Acts, Protocol):
+    """What answers for the seats of all lanes; see `team.LocalTeam`."""
+
+    def begin(self, episodes: Mapping[Any, tuple[str, int]]) -> None:
+        """Begins the next episode of some chairs."""
+
+    def states(self, names: Sequence[Any]) -> Mapping[Any, Any]:
+        """What row policies keep for some chairs."""
+
+
+class Crew:
+    """The mind half: a team that begins anew where a lane does, and files what has been played there.
+
+    Args:
+        spec: What is collected.
+        lanes: The world half.
+        team: What answers; its chairs play the first rollout of each lane already.
+        seats: The agents of the environment.
+        room: How many rows a tape is given at first.
+    """
+
+    def __init__(self, spec: Spec, lanes: Lanes, team: Team, seats: Sequence[Seat], room: int) -> None:
+        self._spec, self._lanes, self._team, self._seats, self._room = spec, lanes, team, seats, room
+        self.tape = Tape({})
+        self.filed: dict[int, tuple[Columns, float]] = {}
+        """Index → the columns of each agent, and seconds."""
+        self._since: dict[int, float] = {}
+
+    @property
+    def extras(self) -> Mapping[Any, Mapping[str, Any]]:
+        """As the team has them."""
+        return self._team.extras
+
+    def act(self, observations: Mapping[Name, Any]) -> Mapping[Name, Any]:
+        """Asks the team."""
+        if self._lanes.turned:
+            self.turn()
+        return self._team.act(observations)
+
+    def tell(self, step: Step) -> None:
+        """Hands the outcome on."""
+        self._team.tell(step)
+
+    def turn(self) -> None:
+        """Files the rollouts that have ended, and begins those that have begun."""
+        for lane, last, job in self._lanes.turned:
+            names = {(lane, seat.agent): seat for seat in self._seats}
+            if last is not None:
+                columns = {agent: self.tape.tracks[lane, agent].columns for _, agent in names}
+                self.filed[last.index] = columns, perf_counter() - self._since[lane]
+                if job is not None:
+                    self._team.begin(dict.fromkeys(names, self._spec.episode(job)))
+            if job is not None:
+                self._since[lane] = perf_counter()
+                self.tape.tracks.update({name: Track(seat, self._room) for name, seat in names.items()})
+                for name, state in self._team.states(list(names)).items():
+                    self.tape.tracks[name].start(state)
+        self._lanes.turned = []
+
+
+def queues_of(jobs: Sequence[Job], lanes: int) -> dict[int, list[Job]]:
+    """Which lane plays which rollouts: by their numbers."""
+    queues: dict[int, list[Job]] = {}
+    for job in jobs:
+        queues.setdefault(job.index % lanes, []).append(job)
+    return queues
+
+
+def _merge(joint: Step, lane: int, step: Step) -> None:
+    for name in Step.__slots__:
+        mine: dict[Any, Any] = getattr(joint, name)
+        mine.update({(lane, agent): value for agent, value in getattr(step, name).items()})
+
+
+def _copied(observation: Any) -> Any:
+    return observation.copy() if hasattr(observation, "copy") else observation

@@ -1,0 +1,77 @@
+"""Environments and policies that are collected in workers: plain, drawing, deadly, failing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sketch_members import Hidden, Remembers
+
+from paceline.types import Acted, Task
+
+TASKS = [Task(index, {"hidden": index / 20}) for index in range(20)]
+
+
+class Draws(Hidden):
+    """Sees what a process-wide generator gives."""
+
+    def _look(self) -> Any:
+        return np.array([self.time, np.random.normal()], np.float32)
+
+
+class Dies(Hidden):
+    """Takes its process with it in mid-rollout, once."""
+
+    mark: Path
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self.time == 2 and self.hidden > 0.4 and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+
+class Deadly(Hidden):
+    """One of its tasks takes the process with it, always."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self.hidden == 0.5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+
+class Raises(Hidden):
+    """Fails on one of its tasks."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self.hidden == 0.5:
+            raise RuntimeError("the ground gave way")
+        return super().step(action)
+
+
+class Weighs(Remembers):
+    """Adds a weight that it is given to what it remembers."""
+
+    def __init__(self, seat: Any) -> None:
+        super().__init__(seat)
+        self.weight, self.version = 0.0, -1
+
+    def load(self, version: int, weights: Any) -> None:
+        self.version, self.weight = version, float(weights["weight"])
+
+    def act_batch(self, obs: Any, seats: Any, mask: Any, rngs: Any) -> Acted:
+        acted = super().act_batch(obs, seats, mask, rngs)
+        return Acted([action + np.float32(self.weight) for action in acted.action], acted.extras)
+
+
+class DrawsNoise:
+    """A policy that draws from a process-wide generator."""
+
+    def act(self, obs: Any) -> Any:
+        return np.array([np.random.uniform(-1, 1)], np.float32)

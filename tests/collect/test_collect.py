@@ -1,0 +1,196 @@
+"""Rollouts are pure functions of (weights, task, seed, iteration, index), wherever they are played."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from collect_members import TASKS, Deadly, Dies, Draws, DrawsNoise, Raises, Weighs
+from sketch_members import Hidden, Remembers
+
+import paceline
+from paceline import Collection, Collector, Plan, collect
+
+
+def remembered(env: Any = Hidden, plan: Any = 0, **more: Any) -> Collection:
+    return collect(env, Remembers, 20, tasks=TASKS, episodes=2, seed=5, plan=plan, **more)
+
+
+PLACES = [1, 3, Plan("process", 2, agents="here"), Plan("inline", agents="here"), "thread", "auto"]
+
+
+def test_any_gymnasium_env_has_one_digest(backend: str) -> None:
+    def found(plan: Any) -> str:
+        make, policy = (lambda: gym.make("CartPole-v1")), (lambda obs: int(obs[2] > 0))
+        return collect(make, policy, rollouts=12, seed=3, plan=plan).digest
+
+    assert found(Plan(backend, 1 if backend == "inline" else 3)) == found("inline")
+
+
+@pytest.mark.parametrize("plan", PLACES, ids=str)
+def test_a_memory_has_one_digest_wherever_the_forward_is(plan: Any) -> None:
+    assert remembered(plan=plan).digest == remembered().digest
+
+
+@pytest.mark.parametrize("plan", [1, 3, Plan("process", 2, agents="here")], ids=str)
+def test_an_env_that_draws_from_process_wide_generators_has_one_digest(plan: Any) -> None:
+    drawn = remembered(Draws, plan)
+    assert drawn.digest == remembered(Draws).digest != remembered().digest
+    assert drawn.notes == ["rollouts draw from numpy.random, which they share: they were played one at a time"]
+
+
+def test_a_policy_that_draws_from_process_wide_generators_has_one_digest() -> None:
+    found = {
+        collect(Hidden, DrawsNoise, 12, seed=5, plan=plan).digest for plan in (0, 2, Plan("process", 2, agents="here"))
+    }
+    assert len(found) == 1
+
+
+def test_a_rollout_does_not_depend_on_its_neighbours() -> None:
+    whole = remembered()
+    with Collector(Hidden, Remembers, tasks=TASKS, episodes=2, seed=5, plan=0) as collector:
+        alone = collector.collect(20, iteration=0, indices=[13])
+    assert [rollout.index for rollout in alone] == [13]
+    assert paceline.digest(alone[0].agents) == paceline.digest(whole[13].agents)
+
+
+def test_reuse_and_other_numbers_of_rollouts_change_no_bit() -> None:
+    assert remembered(reuse=True).digest == remembered().digest
+    more = collect(Hidden, Remembers, 27, tasks=[*TASKS, *TASKS[:7]], episodes=2, seed=5, plan=2)
+    assert paceline.digest([rollout.agents for rollout in more][:20]) == paceline.digest(
+        [r.agents for r in remembered()]
+    )
+
+
+def test_seeds_iterations_and_lanes_are_part_of_a_rollout() -> None:
+    with Collector(Hidden, Remembers, tasks=TASKS, seed=5, plan=0) as collector:
+        first, second = collector.collect(4), collector.collect(4)
+        again = collector.collect(4, iteration=1)
+    assert first.digest == again.digest != second.digest
+    starts = [rollout.columns["observations"][0, 1] for rollout in (*first, *second)]
+    assert len(set(starts)) == 8
+
+
+def test_a_worker_that_dies_in_mid_rollout_costs_no_bit(tmp_path: Path) -> None:
+    for place, plan in enumerate((2, Plan("process", 2, agents="here"))):
+        died = remembered(partial(Dies, tmp_path / str(place)), plan)
+        assert died.digest == remembered().digest
+        assert (tmp_path / str(place)).exists()
+
+
+@pytest.mark.parametrize("plan", [0, 2, Plan("process", 2, agents="here")], ids=str)
+def test_a_rollout_that_fails_is_told_and_the_others_are_kept(plan: Any) -> None:
+    with pytest.raises(
+        paceline.RolloutsFailed, match=r"1 of 20 .* rollout 10 by RuntimeError: the ground gave way"
+    ) as found:
+        remembered(Raises, plan)
+    kept, whole = found.value.collection, remembered()
+    assert list(kept.failures) == [10]
+    assert np.isnan(kept.returns[10]).all()
+    for rollout in kept:
+        assert rollout.failure is not None or paceline.digest(rollout.agents) == paceline.digest(
+            whole[rollout.index].agents
+        )
+
+
+def test_a_rollout_that_kills_every_worker_is_found_among_its_neighbours() -> None:
+    with pytest.raises(paceline.RolloutsFailed) as found:
+        remembered(Deadly, 2)
+    failures = found.value.collection.failures
+    assert list(failures) == [10]
+    assert failures[10].kind == "WorkerLost"
+
+
+def test_weights_are_published_to_every_worker() -> None:
+    def rounds(plan: Any) -> list[str]:
+        with Collector(Hidden, Weighs, tasks=TASKS, seed=5, plan=plan) as collector:
+            return [collector.collect(16, weights={"weight": weight}).digest for weight in (0.0, 0.25, 0.25)]
+
+    assert rounds(0) == rounds(3) == rounds(Plan("process", 2, agents="here"))
+    assert len(set(rounds(0))) == 3
+
+
+def test_tapes_hold_episodes_final_observations_extras_and_start_states() -> None:
+    rollout = remembered(plan=2)[8]
+    columns, length = rollout.columns, 4 + int(0.4 * 4)
+    assert columns["ends"].tolist() == [length - 1, 2 * length - 1]
+    assert columns["final_observations"][:, 0].tolist() == [length, length]
+    assert columns["observations"][:, 0].tolist() == [*range(length), *range(length)]
+    assert columns["truncations"].sum() == 2
+    assert len(columns["values"]) == rollout.steps == 2 * length
+    assert columns["starts"].tolist() == [0]
+    assert len(rollout.returns) == 2
+    assert sum(rollout.returns) == pytest.approx(columns["rewards"].sum())
+
+
+def test_views_for_learners() -> None:
+    collection = remembered()
+    flat, padded = collection.to_numpy(), collection.padded()
+    assert len(flat["rewards"]) == collection.steps == padded["mask"].sum()
+    assert np.array_equal(padded["observations"][padded["mask"]], flat["observations"])
+    assert flat["rollout"].tolist() == [rollout.index for rollout in collection for _ in range(rollout.steps)]
+    assert collection.returns.shape == (20, 2)
+
+
+def test_a_collection_is_saved_and_read(tmp_path: Path) -> None:
+    collection = remembered(out=tmp_path / "kept")
+    again = Collection.load(tmp_path / "kept.npz")
+    assert again.digest == collection.digest
+    assert [rollout.task for rollout in again] == [rollout.task for rollout in collection]
+    (tmp_path / "other.npz").write_bytes(b"no archive")
+    with pytest.raises(paceline.BadInput, match="holds no collection"):
+        Collection.load(tmp_path / "other.npz")
+    with pytest.raises(paceline.BadInput, match="is not there"):
+        Collection.load(tmp_path / "none.npz")
+
+
+def test_tasks_for_evaluation_must_not_have_been_collected_on() -> None:
+    with Collector(Hidden, Remembers, tasks=TASKS[:10], plan=0) as collector:
+        collector.collect(10)
+        assert len(collector.evaluate(TASKS[10:])) == 10
+        with pytest.raises(paceline.BadInput, match=r"rollout 0, .* has been collected on before"):
+            collector.evaluate(TASKS[:2])
+
+
+def test_tasks_may_be_drawn_and_actions_too() -> None:
+    with Collector(Hidden, random_actions=True, tasks=lambda rng: float(rng.uniform()), seed=5, plan=0) as collector:
+        one, two = collector.collect(6, iteration=0), collector.collect(3, iteration=0)
+    assert len(set(one.tasks)) == 6
+    assert two.tasks == one.tasks[:3]
+    assert len({rollout.columns["actions"][0, 0] for rollout in one}) == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"env_fn": 3}, "3 is no mission"),
+        ({"policy": 3}, "is no policy"),
+        ({"rollouts": 0}, "rollouts=0 makes no sense"),
+        ({"episodes": 0}, "episodes=0 makes no sense"),
+        ({"lanes": 1.5}, "lanes=1.5 makes no sense"),
+        ({"tasks": []}, "tasks is empty"),
+        ({"random_actions": True}, "give one of them"),
+        ({"plan": Plan("process", 2, agents="gpu")}, "agents='gpu'"),
+        ({"env_fn": "nowhere"}, "nowhere"),
+    ],
+)
+def test_what_makes_no_sense_is_told(given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(paceline.BadInput, match=complaint):
+        collect(**{"env_fn": Hidden, "policy": Remembers, "rollouts": 4, **given})
+
+
+@pytest.mark.parametrize("name", ["evaluate", "collect"])
+def test_jobs_are_functions_though_packages_bear_their_names(name: str) -> None:
+    submodules = [path.stem for path in Path(importlib.import_module(f"paceline.{name}").__path__[0]).glob("*.py")]
+    code = "\n".join(
+        [f"import paceline.{name}.{module}" for module in submodules if module != "__init__"]
+        + [f"import paceline.{name}", "import inspect, paceline", f"assert inspect.isfunction(paceline.{name})"]
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
