@@ -309,6 +309,40 @@ class SavedRows(Rows):
         self.state, self.base = state
 
 
+class ToldRows:
+    """Rows that begin by themselves, and whose actions follow from all rewards and ends so far."""
+
+    def __init__(self, seat: Any, raises: bool = False) -> None:
+        self.space, self.raises = seat.action_space, raises
+        self.state: dict[int, float] = {}
+
+    def begin(self, rows: Any, seeds: Any) -> None:
+        self.state.update((row, float(seed % 5)) for row, seed in zip(rows, seeds, strict=True))
+
+    def act_batch(self, obs: Any, seats: Any, mask: Any, rngs: Any) -> list[Any]:
+        return [fill(self.space, abs(self.state[row])) if mask[row] else None for row in range(len(obs))]
+
+    def tell_rows(self, rows: Any, rewards: Any, terminated: Any, truncated: Any) -> None:
+        assert (rewards.dtype, terminated.dtype, truncated.dtype) == (np.float64, np.bool_, np.bool_)
+        for row, reward, end, cut in zip(rows, rewards, terminated, truncated, strict=True):
+            self.state[row] += 0.7 * reward + end + 2 * cut
+        if self.raises:
+            raise Stumble("told too much", len(rows))
+
+
+class Told:
+    """The same for one seat."""
+
+    def __init__(self, seat: Any) -> None:
+        self.space, self.state = seat.action_space, 0.0
+
+    def act(self, obs: Any) -> Any:
+        return fill(self.space, abs(self.state))
+
+    def tell(self, reward: float, terminated: bool, truncated: bool, final_observation: Any) -> None:
+        self.state += 0.7 * reward + terminated + 2 * truncated
+
+
 class RowsThatRaise(Rows):
     """Raises when it is shown too much; or gives a wrong action in that row."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+from players import turns
 from subjects import (
     CountsItself,
     SeedsTheGlobals,
@@ -18,6 +19,7 @@ from text_worlds import Careless, Drawer, Ladder
 
 from paceline import BadInput
 from paceline.doctor import Diagnosis, examine
+from paceline.testing.looking import look_at
 
 STEPS = 24
 SHARED = ["spaces", "reset", "step", "sendable", "generators", "aliasing", "again", "restart", "process"]
@@ -304,9 +306,6 @@ def test_a_target_that_cannot_be_loaded_says_what_to_do(sample: Path, target: st
     assert words in str(raised.value)
 
 
-def test_agents_that_act_in_turn_are_told_how_to_act_together() -> None:
-    class Turns:
-        agent_iter = last = reset = step = print
-
-    with pytest.raises(BadInput, match="aec_to_parallel"):
-        examine(Turns)
+def test_a_check_of_agents_that_act_in_turn_says_how_they_act_together() -> None:
+    with pytest.raises(BadInput, match=r"is a PettingZoo AEC env.* paceline.kinds.parallel_of\(env\)"):
+        look_at(turns, 0, 4)

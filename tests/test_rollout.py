@@ -12,9 +12,10 @@ from players import Counter, Meeting, Walk, turns
 
 import paceline
 from paceline.evaluate import evaluate
-from paceline.rollout import ONLY_AGENT, Rollout, play
+from paceline.kinds import ONLY_AGENT
+from paceline.rollout import Rollout, play
 from paceline.team import Player
-from paceline.types import Episode, Mission
+from paceline.types import Episode, Mission, Step
 
 
 class Talk:
@@ -23,6 +24,10 @@ class Talk:
     def __init__(self, rollout: Rollout) -> None:
         self.minds = {seat.agent: Counter(seat) for seat in rollout.seats()}
         self.asked: list[list[str]] = []
+        self.extras: dict[str, dict[str, Any]] = {}
+
+    def tell(self, step: Step) -> None:
+        """It learns nothing."""
 
     def act(self, observations: dict[str, Any]) -> dict[str, Any]:
         self.asked.append(list(observations))
@@ -30,9 +35,9 @@ class Talk:
 
 
 def played(mission: Mission, seed: int = 1) -> tuple[Episode, Talk]:
-    rollout = Rollout(mission, 0, seed)
+    rollout = Rollout(mission)
     team = Talk(rollout)
-    return play(rollout, team), team
+    return play(rollout, team, seed), team
 
 
 def test_a_gymnasium_env_is_a_world_with_one_agent() -> None:
@@ -98,8 +103,8 @@ def test_envs_of_pettingzoo_that_go_by_turns(name: str) -> None:
 
 
 def test_what_is_no_environment_is_refused() -> None:
-    with pytest.raises(paceline.BadInput, match="mission 'dict' made a dict, which is neither"):
-        Rollout(Mission("dict", dict), 0, 0)
+    with pytest.raises(paceline.BadInput, match="which is no environment; missions are"):
+        Rollout(Mission("dict", dict))
 
 
 def remembers(seen: list[Any]) -> Any:
@@ -127,8 +132,8 @@ def test_the_digest_follows_seed_and_actions() -> None:
     mission = Mission("walk", Walk, {"length": 4})
 
     def digest(seed: int, actions: list[int]) -> str:
-        rollout = Rollout(mission, 0, seed)
-        rollout.reset()
+        rollout = Rollout(mission)
+        rollout.begin(seed)
         for action in actions:
             rollout.step({ONLY_AGENT: action})
         return rollout.episode.digest
@@ -141,7 +146,7 @@ def test_the_digest_follows_seed_and_actions() -> None:
 def test_seats_are_told_their_spaces() -> None:
     box, mixed = spaces.Box(0, 1, (2,), np.float32), spaces.Dict({"a": spaces.Discrete(2)})
     mission = Mission("two", Meeting, {"agents": 2, "seen": [box, mixed], "done": spaces.Discrete(5)})
-    first, second = Rollout(mission, 0, 0, device="cpu").seats()
+    first, second = Rollout(mission, device="cpu").seats()
     assert (first.agent, first.index, first.mission, first.device) == ("agent_0", 0, "two", "cpu")
     assert (first.observation_space, second.observation_space) == (box, mixed)
     assert second.action_space == spaces.Discrete(5)
@@ -149,7 +154,7 @@ def test_seats_are_told_their_spaces() -> None:
 
 def test_options_count_before_the_missions_own() -> None:
     mission = Mission("meeting", Meeting, {"agents": 3, "length": 6})
-    assert len(Rollout(mission, 0, 0, options={"agents": 5}).seats()) == 5
+    assert len(Rollout(mission, options={"agents": 5}).seats()) == 5
 
 
 # -- environments that do not keep to their protocol ---------------------------------------------------------

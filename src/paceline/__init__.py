@@ -4,6 +4,7 @@ from importlib import import_module as _import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
+from paceline.collect import Collection, Collector, collect
 from paceline.engine import HERE, Anew, Budget, Event, Handle, Outcome, Plan, Pool, Port, Trace, WorkerInfo
 from paceline.errors import (
     BadInput,
@@ -15,6 +16,7 @@ from paceline.errors import (
     PlanNotMet,
     RemoteError,
     ReplayDiverged,
+    RolloutsFailed,
     SharedRandomness,
     TooLarge,
     WorkerLost,
@@ -22,6 +24,7 @@ from paceline.errors import (
 from paceline.evaluate import Report, evaluate
 from paceline.seeds import digest, seed_of
 from paceline.types import Mission, Seat
+from paceline.worlds.meta.registration import register_with_gymnasium as _register_with_gymnasium
 
 if TYPE_CHECKING:
     from paceline.adapters.ragen import EnvStateManager
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 __version__ = _version("paceline")
 
+_register_with_gymnasium()
+
 __all__ = [
     "HERE",
     "Anew",
@@ -38,6 +43,8 @@ __all__ = [
     "Budget",
     "CallTimeout",
     "Closed",
+    "Collection",
+    "Collector",
     "EnvStateManager",
     "Event",
     "Groups",
@@ -54,12 +61,14 @@ __all__ = [
     "RemoteError",
     "ReplayDiverged",
     "Report",
+    "RolloutsFailed",
     "Seat",
     "SharedRandomness",
     "TooLarge",
     "Trace",
     "WorkerInfo",
     "WorkerLost",
+    "collect",
     "digest",
     "evaluate",
     "make_vec",

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from paceline.errors import BadInput
+from paceline.fingerprint import differences, unknown_parts
 
 Keep = Callable[[dict[str, Any]], dict[str, Any]]
 PLAN, REPORT = "plan.json", "report.json"
+_PARTS = ("identity", "files", "recipes")
+_MOST_PARTS = 3  # of a recipe, in one message
 
 
 class Records:
@@ -25,13 +28,14 @@ class Records:
     Args:
         path: The directory; made if it is missing.
         name: Of the file of lines, "episodes.jsonl" say.
-        plan: What is asked, with the identity of the run under "identity", and under "files" the digests of what it
-            follows from.
+        plan: What is asked, with the identity of the run under "identity", under "files" the digests of what it follows
+            from, and under "recipes" the fingerprints of what it is made of, by owner; see `paceline.fingerprint`.
         resume: Whether to go on with what is there.
         keep: What of a line that is there is kept in memory, in `lines`; by default all of it.
 
     Raises:
-        BadInput: it holds another run, or the files of this one have changed; or a run, and `resume` was not said.
+        BadInput: it holds another run, or the files or recipes of this one have changed; or a run, and `resume` was not
+            said.
     """
 
     def __init__(
@@ -47,6 +51,8 @@ class Records:
             _check_same(path, known, plan, resume)
         else:
             write_whole(path / PLAN, plan)
+        self.notes = list(_not_compared(path, known, plan))
+        """What `resume` cannot compare, in words."""
         self.lines = [] if known is None else read_lines(path / name, keep)
         self._file = self._open()
 
@@ -88,6 +94,24 @@ def _check_same(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any], 
             f"{', '.join(files)} changed since the run in {path} was begun, so the rest would be another run: put "
             "back what was there, or begin afresh with another directory (a new --out)"
         )
+    if parts := differences(known.get("recipes", {}), asked.get("recipes", {})):
+        raise BadInput(
+            f"{path} holds another run: {'; '.join(parts[:_MOST_PARTS])}. Give what it was begun with, or begin afresh "
+            "with another directory (a new --out)"
+        )
+
+
+def _not_compared(path: Path, known: Mapping[str, Any] | None, asked: Mapping[str, Any]) -> Iterator[str]:
+    recipes = asked.get("recipes", {})
+    if recipes and known is not None and "recipes" not in known:
+        yield (
+            f"the run in {path} was begun by an older release, which did not record how its policies and missions are "
+            "made: they are taken to be the same"
+        )
+    parts = [f"{part} of {owner}" for owner, found in recipes.items() for part in unknown_parts(found)]
+    if parts:
+        more = f" and {len(parts) - _MOST_PARTS} more" if len(parts) > _MOST_PARTS else ""
+        yield f"resume cannot tell whether this has changed: {', '.join(parts[:_MOST_PARTS])}{more}"
 
 
 def changed(known: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
@@ -108,7 +132,7 @@ def read_plan(path: Path) -> dict[str, Any]:
         raise BadInput(f"{path} holds no run: there is no {PLAN} in it") from None
     except (OSError, ValueError) as error:
         raise BadInput(f"{path / PLAN} cannot be read: {error}") from error
-    if not (isinstance(plan, dict) and all(isinstance(plan.get(part, {}), dict) for part in ("identity", "files"))):
+    if not (isinstance(plan, dict) and all(isinstance(plan.get(part, {}), dict) for part in _PARTS)):
         raise BadInput(f"{path / PLAN} is damaged: it does not say what was asked; begin afresh with another directory")
     return plan
 

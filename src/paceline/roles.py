@@ -7,44 +7,83 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from paceline.types import Acted, Seat
+
 
 @runtime_checkable
 class Policy(Protocol):
     """A mind for one seat. It is built by a factory, `factory(seat)` or `factory()`, in the worker where it lives.
 
-    A policy may also have `snapshot() -> state` and `restore(state)`, and `close()`. A plain callable `obs -> action`
-    counts as a policy without state.
+    An object that is given in place of a factory is copied there. A plain callable `obs -> action` counts as a policy
+    without state. A policy may also have:
+
+    - `reset(seed)`: begins an episode; every random number of the episode follows from `seed`.
+    - `snapshot() -> state` and `restore(state)`: then it can be moved and rebuilt without replaying its episode.
+    - `tell(reward, terminated, truncated, final_observation)`: the outcome of its last action; the final observation is
+      None unless the episode ended for this seat.
+    - `close()`.
+
+    A factory that declares `reuse = True` says that `reset(seed)` makes its policies as new: each worker builds one per
+    seat, and not one per episode.
     """
 
-    def reset(self, seed: int) -> None:
-        """Begins an episode. Every random number of the episode follows from `seed`."""
-
     def act(self, obs: Any) -> Any:
-        """Answers an observation with an action of the seat's action space."""
+        """Answers an observation with an action of the seat's action space, or with a `types.Acted`."""
 
 
 @runtime_checkable
-class BatchPolicy(Protocol):
+class RowPolicy(Protocol):
     """A mind for all seats of one policy at once; its state, if any, is kept by row.
 
     The number of rows is fixed for the whole run and each seat keeps its row, because the bits of a forward pass
-    depend on both.
+    depend on both. A factory declares such policies before it is called, by an attribute `act_batch`: a class that has
+    the method does. A row policy may also have:
+
+    - `begin(rows, seeds)`: the rows with these numbers begin an episode, each with a seed of its own. Then one policy
+      may serve several episodes at once; if its factory declares `begin`, as a class does, a worker builds it once.
+    - `reset(seed)`, if it has no `begin`: an episode begins. Then each episode has a policy of its own.
+    - `tell_rows(rows, rewards, terminated, truncated)`: the outcomes of the last actions in these rows, as arrays. Its
+      factory declares it as it declares `act_batch`.
+    - `take_rows(rows) -> state` and `put_rows(rows, state)`: what is kept in these rows, taken out and put in.
+    - `weights() -> arrays` and `load(version, weights)`: a new version of a network travels as its arrays alone.
+    - `close()`.
     """
 
-    def reset(self, seed: int) -> None:
-        """Begins an episode: every row anew."""
-
     def act_batch(
-        self, obs: Sequence[Any], seats: Sequence[Any], mask: np.ndarray[Any, Any], rngs: Sequence[Any]
-    ) -> Sequence[Any]:
+        self, obs: Sequence[Any], seats: Sequence[Seat | None], mask: np.ndarray[Any, Any], rngs: Sequence[Any]
+    ) -> Sequence[Any] | Acted:
         """Answers the rows where `mask` is true; the others are padding and must touch no state.
 
         Args:
             obs: An observation per row; rows of padding repeat some other row's.
-            seats: Who sits in each row (a `types.Seat`); None for padding.
+            seats: Who sits in each row; None for padding.
             mask: Which rows are asked.
             rngs: A `numpy.random.Generator` per row; draw from a row's own only, and only if it is asked.
+
+        Returns:
+            An action per row, or a `types.Acted` with an action and extras per row.
         """
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """A policy that learns from what its own seat has seen, done and got. It outlives its episodes.
+
+    A learner may also have `reset(seed)`, and `weights() -> arrays` with `load(version, weights)`: then a new version
+    travels to copies that act as its arrays alone; without these two a snapshot carries it.
+    """
+
+    def act(self, obs: Any) -> Any:
+        """Answers an observation with an action of the seat's action space, or with a `types.Acted`."""
+
+    def learn(self, window: Any) -> Mapping[str, float]:
+        """Learns from `window.columns`, rows in time order; gives figures such as a loss."""
+
+    def snapshot(self) -> Any:
+        """Everything that it is: weights, optimizer, counters, generators."""
+
+    def restore(self, state: Any) -> None:
+        """Goes on from a snapshot."""
 
 
 @runtime_checkable

@@ -1,43 +1,98 @@
 """Rollout: one environment in play, and the rules of an episode, once: limits, ends, what is recorded.
 
-    reset() ──► what those see who are due ──► step(actions) ──► … ──► over ──► episode
+    begin(seed, task) ──► what the agents see that are due ──► step(actions) ──► Step ──► … ──► over ──► episode
 
-A Gymnasium `Env` is played as a world with one agent; a PettingZoo `ParallelEnv` as it is; an AEC env as PettingZoo
-itself makes a parallel one of it.
+A rollout may be begun again and again. Each play has an environment as new: the one at hand if the mission declares
+that it may be reused and the last play came to its end, otherwise another one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
 
+from paceline.engine import put_back, take
 from paceline.errors import BadInput
+from paceline.kinds import Single, as_parallel, parts_of, shown
 from paceline.seeds import RunningDigest
-from paceline.types import Episode, Mission, Seat, Totals
-
-ONLY_AGENT = "agent_0"
-"""The name of the one agent of a Gymnasium env."""
+from paceline.types import Episode, Mission, Seat, Step, Task, Totals
 
 Actions = Mapping[str, Any]
 Observations = dict[str, Any]
 
 
+class World(Protocol):
+    """What is played: a `Rollout`, or several that are stepped together."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the play has ended."""
+
+    @property
+    def episode(self) -> Any:
+        """The record of the play."""
+
+    def begin(self, seed: Any, task: Any = None) -> Mapping[Any, Any]:
+        """Begins a play; gives what the agents that are due see. Several rollouts take a seed and a task each."""
+
+    def step(self, actions: Mapping[Any, Any]) -> Step:
+        """Plays one step."""
+
+
 class Acts(Protocol):
-    """Whoever answers for the seats: a `Team`."""
+    """What answers for the seats: a `Team`."""
 
-    def act(self, observations: Observations) -> Actions:
-        """Gives an action for everybody who is due."""
+    @property
+    def extras(self) -> Mapping[Any, Mapping[str, Any]]:
+        """What the last answers came with beside actions, by agent."""
+
+    def act(self, observations: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        """Gives an action for every agent that is due."""
+
+    def tell(self, step: Step) -> None:
+        """Takes the outcome of a step, for those policies that want to know it."""
 
 
-def play(rollout: Rollout, team: Acts) -> Episode:
-    """The library in five lines; the rest says where the two halves live."""
-    obs = rollout.reset()
-    while not rollout.over:
-        obs = rollout.step(team.act(obs))
-    return rollout.episode
+class Records(Protocol):
+    """What writes a play down: a `Tape`."""
+
+    def act(
+        self, observations: Mapping[Any, Any], actions: Mapping[Any, Any], extras: Mapping[Any, Mapping[str, Any]]
+    ) -> None:
+        """Takes what was seen and done, before the environment can write into it."""
+
+    def step(self, step: Step) -> None:
+        """Takes what came of it."""
+
+
+def play(world: World, team: Acts, seed: Any, task: Any = None, tape: Records | None = None) -> Any:
+    """Plays one episode: the library in a few lines; the rest says where the two halves live.
+
+    Args:
+        world: What is played.
+        team: What answers for its agents.
+        seed: The environment's seed.
+        task: A `Task` that the environment is asked to set up; None: as it comes.
+        tape: Writes it down.
+
+    Returns:
+        The world's record: an `Episode` of a rollout.
+    """
+    observations = world.begin(seed, task)
+    while not world.over:
+        actions = team.act(observations)
+        if tape is not None:
+            tape.act(observations, actions, team.extras)
+        step = world.step(actions)
+        if tape is not None:
+            tape.step(step)
+        team.tell(step)
+        observations = step.observations
+    return world.episode
 
 
 class Rollout:
@@ -45,35 +100,47 @@ class Rollout:
 
     Args:
         mission: What to play.
-        index: Which episode of the mission.
-        seed: The environment's seed.
+        index: Which episode of the mission; every play that is begun bears this number.
         device: What seats are told of the device.
         options: For the mission's recipe, beside its own: a render mode, say.
+        digested: Whether the record gets a digest; a job that keeps a tape has one of that.
     """
 
     def __init__(
         self,
         mission: Mission,
-        index: int,
-        seed: int,
+        index: int = 0,
         *,
         device: str = "cpu",
         options: Mapping[str, Any] | None = None,
+        digested: bool = True,
     ) -> None:
-        self._mission = mission
-        self._device = device
-        self._shelf = None if options or not mission.reuse else _shelf(mission)
-        self.env = self._shelf.pop() if self._shelf else as_parallel(mission.build(**(options or {})), mission.name)
+        self.building = 0.0
+        """Seconds that it took to build environments."""
+        self._digested = digested
+        self._mission, self._index, self._device, self._options = mission, index, device, dict(options or {})
+        self._kept = ("env", mission.recipe) if mission.reuse and mission.recipe and not options else None
+        self.env = self._built() if self._kept is None else take(self._kept, self._built)
         self._running = RunningDigest()
         self._infos: dict[Any, Mapping[str, Any]] = {}
         self._replay: Path | None = None
+        self.players: Mapping[str, str] = {}
+        """Agent → the name of the policy that plays it, for the record."""
+        self.begun = False
+        self._named = all(type(agent) is str for agent in self.env.possible_agents)
         self.over = False
-        self.episode = Episode(mission.name, index, seed)
+        self.episode = Episode(mission.name, index, 0)
+
+    def _built(self) -> Any:
+        begin = perf_counter()
+        env = as_parallel(self._mission.build(**self._options), self._mission.name)
+        self.building += perf_counter() - begin
+        return env
 
     @property
     def made(self) -> Any:
         """The environment as the mission made it."""
-        return self.env.made if isinstance(self.env, _Single) else self.env
+        return self.env.made if isinstance(self.env, Single) else self.env
 
     def seats(self) -> list[Seat]:
         """Who sits where, in the environment's order."""
@@ -90,17 +157,29 @@ class Rollout:
             for number, agent in enumerate(env.possible_agents)
         ]
 
-    def reset(self) -> Observations:
-        """Begins the episode. Returns what everybody sees; until the next step, for an environment may write there.
+    def begin(self, seed: int, task: Task | None = None, *, anew: bool = True) -> Observations:
+        """Begins a play. Returns what the agents see that are due; until the next step, for an environment may write
+        there.
+
+        Args:
+            seed: The environment's seed.
+            task: What the environment is asked to set up; its `reset` must take `options` then.
+            anew: Whether the environment is as new; False: the one at hand is reset, with whatever it has kept.
 
         Raises:
             BadInput: the environment did not give what its protocol says; whatever it raises itself comes as it is.
         """
-        answer = self.env.reset(seed=self.episode.seed)
-        observations, _ = _parts(answer, _RESET, f"mission {self._mission.name!r}: reset()")
+        if anew:
+            self._renew()
+        self.begun, self.over = True, False
+        self._running, self._infos = RunningDigest(), {}
+        self.episode = Episode(self._mission.name, self._index, seed, seats=dict(self.players))
+        answer = self.env.reset(seed=seed) if task is None else self.env.reset(seed=seed, options=dict(task.options))
+        observations, _ = parts_of(answer, _RESET, f"mission {self._mission.name!r}: reset()")
         self.episode.rewards = {str(agent): 0.0 for agent in self.env.possible_agents}
         try:
-            self._running.add(observations)
+            if self._digested:
+                self._running.add(observations)
             if not self.env.agents:
                 self._end(ended=True, truncated=False)
             return self._seen(observations)
@@ -108,38 +187,50 @@ class Rollout:
             self._check("reset()", {"observations": observations})
             raise
 
-    def step(self, actions: Actions) -> Observations:
-        """Plays one step with the actions of those who are due. Returns what they see next; nobody if it is over.
+    def _renew(self) -> None:
+        """Makes sure that the environment is as new; one that was left in mid-play is not trusted."""
+        if self.begun and not (self._mission.reuse and self.over):
+            self.env.close()
+            self.env = self._built()
+
+    def step(self, actions: Actions) -> Step:
+        """Plays one step with the actions of those agents that are due.
 
         Raises:
-            BadInput: as in `reset`.
+            BadInput: as in `begin`.
         """
         named = {agent: actions[str(agent)] for agent in self.env.agents}
         answer = self.env.step(named)
         if type(answer) is not tuple or len(answer) != len(_STEP):
-            answer = _parts(answer, _STEP, f"mission {self._mission.name!r}: step()")
+            answer = parts_of(answer, _STEP, f"mission {self._mission.name!r}: step()")
         try:
             return self._taken(named, *answer)
         except _TANGLED:
             self._check("step()", dict(zip(_STEP, answer, strict=True)))
             raise
 
-    def _taken(self, named: Actions, observations: Any, rewards: Any, ended: Any, cut: Any, infos: Any) -> Observations:
+    def _taken(self, named: Actions, observations: Any, rewards: Any, ended: Any, cut: Any, infos: Any) -> Step:
         episode = self.episode
-        self._running.add(named, observations, rewards, ended, cut)
+        if self._digested:
+            self._running.add(named, observations, rewards, ended, cut)
         for agent, reward in rewards.items():
             episode.rewards[str(agent)] += float(reward)
         self._infos.update(infos)  # the last that each agent was given: environments count in there
         episode.steps += 1
-        self._end_if_due(ended, cut)
-        return {} if self.over else self._seen(observations)
+        cut = self._end_if_due(ended, cut)
+        last = {}
+        if any(ended.values()) or any(cut.values()):
+            last = {agent: obs for agent, obs in observations.items() if ended.get(agent) or cut.get(agent)}
+        seen = {} if self.over else self._seen(observations)
+        parts = (rewards, ended, cut, infos, last)
+        return Step(seen, *(parts if self._named else map(_by_name, parts)))
 
     def _check(self, what: str, parts: Mapping[str, Any]) -> None:
         """Says what an environment got wrong; asked when its answer could not be used."""
         who = f"mission {self._mission.name!r}: {what} of its environment"
         for name, part in parts.items():
             if not isinstance(part, Mapping):
-                raise BadInput(f"{who} gave {_shown(part)} as {name}; it must be a dict, by agent")
+                raise BadInput(f"{who} gave {shown(part)} as {name}; it must be a dict, by agent")
         for agent in self.env.agents:
             for name in [name for name in parts if name != "infos" and agent not in parts[name]]:
                 raise BadInput(f"{who} gave no {name} for agent {agent!r}, who is in play")
@@ -147,10 +238,10 @@ class Rollout:
             if str(agent) not in self.episode.rewards:
                 raise BadInput(f"{who} gave a reward for {agent!r}, who is none of possible_agents")
             if not _is_number(reward):
-                raise BadInput(f"{who} gave {_shown(reward)} as the reward of {agent!r}; it must be a number")
+                raise BadInput(f"{who} gave {shown(reward)} as the reward of {agent!r}; it must be a number")
 
     def save_replay(self, path: Path, policies: Mapping[str, str]) -> None:
-        """Has the episode written to a file; called before `reset`.
+        """Has the next play written to a file; called before `begin`.
 
         Raises:
             BadInput: the environment keeps no replays.
@@ -161,18 +252,21 @@ class Rollout:
         self._replay = path
 
     def close(self) -> None:
-        """Ends the environment, or puts it by for another episode if the mission allows that."""
-        if self._shelf is not None and self.over:  # one that was left in mid-play is not trusted
-            self._shelf.append(self.env)
+        """Ends the environment, or leaves it to a later rollout in this worker if the mission allows that."""
+        if self._kept is not None and (self.over or not self.begun):  # one that was left in mid-play is not trusted
+            put_back(self._kept, self.env)
         else:
             self.env.close()
 
-    def _end_if_due(self, ended: Mapping[Any, Any], cut: Mapping[Any, Any]) -> None:
+    def _end_if_due(self, ended: Mapping[Any, Any], cut: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        """Ends the play if this was its last step. Returns who was cut off, by the mission's limit too."""
         limit = self._mission.steps
         if not self.env.agents or all(ended[agent] or cut[agent] for agent in ended):
             self._end(ended=any(ended.values()), truncated=any(cut.values()))
         elif limit is not None and self.episode.steps >= limit:
             self._end(ended=False, truncated=True)
+            return {agent: bool(cut[agent]) or not ended[agent] for agent in cut}
+        return cut
 
     def _end(self, *, ended: bool, truncated: bool) -> None:
         self.over = True
@@ -185,7 +279,7 @@ class Rollout:
             self.episode.stats = _stats(self._infos)
         if self._replay is not None:
             self.episode.replay = str(self._replay)
-        self.episode.digest = self._running.hexdigest()
+        self.episode.digest = self._running.hexdigest() if self._digested else ""
 
     def _take_totals(self, totals: Totals) -> None:
         episode = self.episode
@@ -199,20 +293,12 @@ class Rollout:
 
 _RESET = ("observations", "infos")
 _STEP = ("observations", "rewards", "terminations", "truncations", "infos")
-_ONE = ("observation", "reward", "terminated", "truncated", "info")
 _TANGLED = (LookupError, AttributeError, TypeError, ValueError)  # what becomes of the wrong parts when they are used
 
 
-def _parts(answer: Any, names: tuple[str, ...], who: str) -> tuple[Any, ...]:
-    """What an environment gave, taken apart.
-
-    Raises:
-        BadInput: there are more parts, or fewer; the interfaces of old gave fewer.
-    """
-    if isinstance(answer, tuple | list) and len(answer) == len(names):
-        return tuple(answer)
-    what = f"{len(answer)} values" if isinstance(answer, tuple | list) else _shown(answer)
-    raise BadInput(f"{who} of its environment gave {what}; it must give {len(names)}: {', '.join(names)}")
+def _by_name(values: Mapping[Any, Any]) -> Mapping[str, Any]:
+    """Agents by their names; an environment may have other keys for them."""
+    return {str(agent): value for agent, value in values.items()}
 
 
 def _is_number(value: Any) -> bool:
@@ -221,11 +307,6 @@ def _is_number(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def _shown(value: Any) -> str:
-    shown = repr(value)
-    return f"{shown if len(shown) < 60 else shown[:57] + '...'} ({type(value).__name__})"
 
 
 def _stats(infos: Mapping[Any, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
@@ -238,82 +319,3 @@ def _numbers(info: Mapping[str, Any]) -> dict[str, float]:
         for name, value in info.items()
         if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     }
-
-
-# -- environments that serve again -------------------------------------------------------------------------
-
-_shelves: dict[str, list[Any]] = {}
-
-
-def _shelf(mission: Mission) -> list[Any]:
-    return _shelves.setdefault(f"{mission.name} {sorted(mission.options.items(), key=str)!r}", [])
-
-
-def close_shelves() -> None:
-    """Ends the environments that were put by in this process."""
-    while _shelves:
-        for env in _shelves.popitem()[1]:
-            env.close()
-
-
-# -- every kind of environment as one kind -----------------------------------------------------------------
-
-
-def as_parallel(env: Any, name: str) -> Any:
-    """Gives what follows PettingZoo's parallel protocol.
-
-    Raises:
-        BadInput: it is no environment that we know.
-    """
-    if hasattr(env, "possible_agents") and hasattr(env, "agent_iter"):
-        return _converted(env)
-    if hasattr(env, "possible_agents"):
-        return env
-    if hasattr(env, "observation_space") and hasattr(env, "action_space"):
-        return _Single(env, name)
-    raise BadInput(
-        f"mission {name!r} made a {type(env).__name__}, which is neither a Gymnasium Env nor a PettingZoo env"
-    )
-
-
-def _converted(env: Any) -> Any:
-    """PettingZoo has two conversions: for games in which all move before anything happens, and for turns."""
-    from pettingzoo.utils.conversions import aec_to_parallel, turn_based_aec_to_parallel
-
-    parallelizable = env.unwrapped.metadata.get("is_parallelizable", False)
-    return aec_to_parallel(env) if parallelizable else turn_based_aec_to_parallel(env)
-
-
-class _Single:
-    """A Gymnasium environment as a world with one agent."""
-
-    def __init__(self, env: Any, name: str) -> None:
-        self.made = self._env = env
-        self._name = f"mission {name!r}"
-        self.possible_agents = [ONLY_AGENT]
-        self.agents: list[str] = []
-
-    def observation_space(self, agent: str) -> Any:
-        return self._env.observation_space
-
-    def action_space(self, agent: str) -> Any:
-        return self._env.action_space
-
-    def reset(self, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        self.agents = [ONLY_AGENT]
-        observation, info = _parts(self._env.reset(seed=seed), ("observation", "info"), f"{self._name}: reset()")
-        return {ONLY_AGENT: observation}, {ONLY_AGENT: info}
-
-    def step(self, actions: Actions) -> tuple[dict[str, Any], ...]:
-        answer = self._env.step(actions[ONLY_AGENT])
-        if type(answer) is not tuple or len(answer) != len(_ONE):
-            answer = _parts(answer, _ONE, f"{self._name}: step()")
-        if answer[2] or answer[3]:
-            self.agents = []
-        return tuple({ONLY_AGENT: part} for part in answer)
-
-    def render(self) -> Any:
-        return self._env.render()
-
-    def close(self) -> None:
-        self._env.close()

@@ -31,9 +31,20 @@ def files_of(factory: Any) -> Iterator[Path]:
         factory = factory.func
     named = getattr(factory, "files", None)
     yield from (path for path in (named if isinstance(named, list | tuple) else ()) if isinstance(path, Path))
-    path = _source(factory)
-    if path is not None and not any(path.is_relative_to(place) for place in (_OURS, *_INSTALLED)):
+    path = own_file(factory)
+    if path is not None:
         yield path
+
+
+def own_file(made: Any) -> Path | None:
+    """The user's file in which something was written; None: it is installed, ours, or of the script that runs."""
+    path = _source(made)
+    return path if path is not None and is_own(path) else None
+
+
+def is_own(path: Path) -> bool:
+    """Whether a file is a user's own, and neither ours nor installed."""
+    return not any(path.is_relative_to(place) for place in (_OURS, *_INSTALLED))
 
 
 def weights_in(keywords: Mapping[str, Any]) -> Iterator[Path]:

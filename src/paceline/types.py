@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+_TRACEBACK_LIMIT = 8000
+
+
+def recipe_digest(recipe: Any) -> str | None:
+    """Tells recipes apart within one process; None where that cannot be told, because it cannot be pickled."""
+    import cloudpickle  # here, because it takes a tenth of `import paceline`
+
+    try:
+        return hashlib.sha256(cloudpickle.dumps(recipe)).hexdigest()
+    except Exception:  # whatever a user's object raises when it is pickled
+        return None
 
 
 @dataclass(frozen=True)
@@ -34,6 +49,11 @@ class Mission:
     caution: str = ""
     seating: str | tuple[tuple[int, ...], ...] = "drawn"
 
+    @cached_property
+    def recipe(self) -> str | None:
+        """Tells apart what `build` makes, whatever it is called; None where that cannot be told."""
+        return recipe_digest((self.make, dict(self.options)))
+
     def build(self, **more: Any) -> Any:
         """Makes a new environment; `more` options count before its own."""
         return self.make(**{**self.options, **more})
@@ -42,6 +62,55 @@ class Mission:
 def typed_name(name: str) -> str:
     """A mission's name as users type it: without the remark that it is a stand-in for another one."""
     return re.sub(r" \(stand-in[^)]*\)", "", name)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a reset is asked to set up.
+
+    Attributes:
+        key: Names the task, by numbers and strings; random streams may follow from it.
+        options: For the environment's `reset(options=…)`.
+    """
+
+    key: int | str | tuple[Any, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Step:
+    """The outcome of one step. Every field is a mapping by agent, as the world calls it.
+
+    An environment may write into the observations that it has returned, so they hold until the next step only.
+
+    Attributes:
+        observations: What the agents that are due next see; empty when the play is over.
+        rewards: What each agent in play got for its action.
+        terminations: Whether the agent came to an end.
+        truncations: Whether the agent was cut off, by the environment or by the mission's limit of steps.
+        infos: What the environment says beside that.
+        final_observations: What the agents that ended with this step saw last.
+    """
+
+    observations: dict[Any, Any]
+    rewards: Mapping[Any, float]
+    terminations: Mapping[Any, bool]
+    truncations: Mapping[Any, bool]
+    infos: Mapping[Any, Any]
+    final_observations: Mapping[Any, Any]
+
+
+@dataclass(slots=True)
+class Acted:
+    """An answer of a policy that says more than what to do: it may be given in place of an action.
+
+    Attributes:
+        action: The action; from `act_batch` one per row.
+        extras: What goes on the tape beside it: log-probabilities, values. From `act_batch` one value per row each.
+    """
+
+    action: Any
+    extras: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -85,6 +154,17 @@ class Failure:
     policy: str = ""
     step: int = 0
     traceback: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException, agent: str = "", policy: str = "", step: int = 0) -> Failure:
+        """What is kept of an exception; of a long traceback the end, where the cause stands."""
+        kind = type(error).__name__
+        try:
+            message, text = str(error), "".join(traceback.format_exception(error))
+        except Exception as second:  # an exception of a user's may fail to describe itself
+            message = f"<{kind} whose str() raised {type(second).__name__}>"
+            text = message
+        return cls(kind, message, agent, policy, step, text[-_TRACEBACK_LIMIT:])
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ from mettagrid_policies import (
     Wanderers,
     seen_in,
 )
-from waits import until, until_over
+from waits import is_alive, until, until_over
 
 from paceline.adapters.mettagrid.builders import empty_room, market
 from paceline.adapters.mettagrid.wrappers import (
@@ -577,7 +577,7 @@ def test_nothing_is_left_of_what_is_dropped(seen: Any) -> None:
     pids = [worker.pid for worker in wrapped.pool.workers]
     del wrapped, agents
     gc.collect()
-    until(lambda: not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids))
+    until(lambda: not any(is_alive(pid) for pid in pids))
 
 
 def test_a_shared_pool_outlives_the_policies_in_it() -> None:

@@ -21,7 +21,7 @@ from paceline.worlds import MISSIONS
 
 def seats(spec: str, agents: int | None = None) -> int:
     (mission,) = find_missions([spec], agents=agents)
-    return len(Rollout(mission, 0, 0).seats())
+    return len(Rollout(mission).seats())
 
 
 # -- words ---------------------------------------------------------------------------------------------------

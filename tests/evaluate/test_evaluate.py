@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from players import Counter, Meeting, NoSeat, Says, Unrepeatable
 
 import paceline
@@ -62,7 +63,7 @@ def test_an_episode_does_not_depend_on_what_else_is_played() -> None:
         (MEETING, Counter, {"seed": -3}, "seed=-3"),
         (MEETING, Counter, {"on_error": "ignore"}, "on_error='ignore'"),
         (MEETING, Counter, {"episode_deadline": -1.0}, r"episode_deadline=-1\.0 makes no sense"),
-        (Mission("dict", dict), Counter, {}, "mission 'dict' made a dict"),
+        (Mission("dict", dict), Counter, {}, "mission 'dict' made {}, which is no environment"),
         (Mission("broken", Meeting, {"nothing": 1}), Counter, {}, "mission 'broken' cannot be built: TypeError"),
         (Mission("nobody", Meeting, {"agents": 0}), Counter, {}, "has no seats: nobody can play it"),
     ],
@@ -230,3 +231,25 @@ def test_a_class_or_a_function_that_makes_environments_is_a_mission() -> None:
             evaluate(given, "random")  # type: ignore[arg-type]
     with pytest.raises(paceline.BadInput, match="episodes='3'; give a whole number, 1 or more"):
         evaluate(Meeting, "random", episodes="3")  # type: ignore[arg-type]
+
+
+class CountsResets(Says):
+    """Writes down every episode that it begins."""
+
+    def __init__(self, seat: Any, log: Path) -> None:
+        super().__init__(seat)
+        self._log = log
+
+    def reset(self, seed: int) -> None:
+        with self._log.open("a") as file:
+            file.write(f"{seed}\n")
+
+
+@pytest.mark.parametrize("plan", [0, 1, "auto"])
+def test_no_episode_is_played_twice_where_torch_is_imported(plan: Any, tmp_path: Path) -> None:
+    """Minds are swapped in and out within an episode; that is no draw of the episode's own, which is not repeated."""
+    assert torch is not None
+    log = tmp_path / "log"
+    evaluate(OTHER, partial(CountsResets, log=log), episodes=4, seed=5, plan=plan)
+    begun = log.read_text().split()
+    assert len(begun) == len(set(begun)) == 8

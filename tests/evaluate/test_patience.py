@@ -13,8 +13,7 @@ from paceline.engine import Plan
 from paceline.engine.budget import WORKER_BYTES, Budget
 from paceline.evaluate import evaluate, given
 from paceline.evaluate.given import affordable
-from paceline.evaluate.playing import Patience
-from paceline.evaluate.spread import _cost
+from paceline.schedule import Patience, _cost
 from paceline.team import Player
 from paceline.types import Mission
 
@@ -73,7 +72,7 @@ def test_no_more_workers_than_episodes(plan: Plan, workers: int | None, why: str
 
 
 def test_no_more_workers_than_memory_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(given, "current", lambda: Budget(slots=2, memory=3 * WORKER_BYTES))
+    monkeypatch.setattr(given, "current_budget", lambda: Budget(slots=2, memory=3 * WORKER_BYTES))
     assert affordable(Plan("process", 50), 100).workers == 3
     assert affordable(Plan("process", 50), 100).why == "50 were asked for, and memory has room for 3"
 

@@ -17,7 +17,7 @@ from paceline import digest, seed_of
 from paceline.errors import BadInput
 from paceline.policies import ABOUT, DEFAULT, POLICIES, TorchNet, mind
 from paceline.policies.torchnet import WEIGHTS
-from paceline.roles import BatchPolicy, Policy
+from paceline.roles import Policy, RowPolicy
 from paceline.testing import check_policy
 from paceline.types import Mission, Seat
 from paceline.worlds import MISSIONS, board, make_cleanup
@@ -89,7 +89,7 @@ def test_each_has_a_name_and_a_sentence() -> None:
 def test_each_plays_each_world(policy: str, world: str) -> None:
     built = build(policy, world)
     assert isinstance(built, Policy)
-    assert isinstance(built, BatchPolicy) == (policy == "torch")
+    assert isinstance(built, RowPolicy) == (policy == "torch")
 
 
 def test_to_list_the_policies_imports_neither_torch_nor_gymnasium() -> None:

@@ -11,7 +11,21 @@ from pathlib import Path
 
 import psutil
 import pytest
-from players import Counter, Dice, HarmfulRows, Harms, LateDice, Meeting, Rows, Saved, SavedRows, Squad, WaitingDice
+from players import (
+    Counter,
+    Dice,
+    HarmfulRows,
+    Harms,
+    LateDice,
+    Meeting,
+    Rows,
+    Saved,
+    SavedRows,
+    Squad,
+    Told,
+    ToldRows,
+    WaitingDice,
+)
 
 from paceline.catalog import find_missions
 from paceline.evaluate import Report, evaluate
@@ -93,7 +107,7 @@ def test_every_policy_alone(policy: str) -> None:
     assert {digest(2, "off"), digest(0, "process"), digest(0, "thread"), digest(0, "gpu")} == {digest(0, "off")}
 
 
-STATEFUL = (Counter, Saved, Squad, Rows, SavedRows)
+STATEFUL = (Counter, Saved, Squad, Rows, SavedRows, Told, ToldRows)
 
 
 @pytest.mark.parametrize("policy", STATEFUL, ids=lambda policy: policy.__name__)

@@ -23,6 +23,7 @@ from players import (
     Says,
     Slow,
     Squad,
+    ToldRows,
     Unrepeatable,
     first_or_second,
     keeps_a_log,
@@ -32,11 +33,11 @@ from players import (
 import paceline
 from paceline import Plan
 from paceline.evaluate import Report, evaluate
-from paceline.team import MODES, Player, Setting, Team, assign, counts, first_episodes, most_counts
+from paceline.team import MODES, Chair, Player, Setting, Team, assign, counts, first_episodes, most_counts
 from paceline.team import team as team_module
-from paceline.team.minds import Chair, Recipe
+from paceline.team.minds import Recipe
 from paceline.team.team import _batches, recipes
-from paceline.types import Failure, Mission, Seat
+from paceline.types import Failure, Mission, Seat, Step
 
 FOUR = Seat("agent_0", 0, spaces.Box(-1, 1, (2,)), spaces.Discrete(4), "mission")
 MEETING = Mission("meeting", Meeting, {"length": 6})
@@ -463,6 +464,32 @@ def test_a_team_closes_its_policies_and_can_be_closed_twice() -> None:
         assert team.act({"agent_0": np.zeros(2, np.float32)}) == {"agent_0": 1}
     team.close()
     assert closed == ["closed"] * 2
+
+
+@pytest.mark.parametrize("agents", ["off", "thread", "process"])
+def test_rows_are_told_what_came_of_their_own_actions(agents: str) -> None:
+    """Each row its own outcome; what one row was told shows in no other, and not after it has begun again."""
+    seats = [Seat(f"agent_{n}", n, spaces.Box(-1, 1, (2,)), spaces.Discrete(90_000), "mission") for n in range(3)]
+    seen = {seat.agent: np.zeros(2, np.float32) for seat in seats}
+    with Team.seated(seats, [Player("told", ToldRows)], [0] * 3, Setting(agents=agents), ("mission", 0)) as team:
+        first = team.act(seen)
+        rewards = {"agent_0": 10.0, "agent_2": 20.0}
+        team.tell(Step({}, rewards, dict.fromkeys(rewards, True), dict.fromkeys(rewards, False), {}, {}))
+        second = team.act(seen)
+        team.begin({"agent_2": ("mission", 0)})
+        third = team.act(seen)
+    assert second == {
+        "agent_0": first["agent_0"] + 8_000,
+        "agent_1": first["agent_1"],
+        "agent_2": first["agent_2"] + 15_000,
+    }
+    assert third == {**second, "agent_2": first["agent_2"]}
+
+
+@pytest.mark.parametrize("agents", ["off", "process", "gpu"])
+def test_rows_that_raise_when_they_are_told_are_the_failure_of_their_episode(agents: str) -> None:
+    found = failure(played(Player("told", partial(ToldRows, raises=True)), agents=agents))
+    assert (found.kind, found.policy, found.step) == ("Stumble", "told", 1)
 
 
 def test_auto_begins_where_it_ended_with_as_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,8 +34,8 @@ def five() -> Any:
         ((count, 2.5), {}, r"num_envs=2\.5; give a whole number, 1 or more"),
         ((count, "2"), {}, "num_envs='2'; give a whole number"),
         ((count, 0), {}, "num_envs=0; give a whole number, 1 or more"),
-        ((nothing, 2), {}, "recipe of env 0 gave None, which is no env"),
-        (([count, five],), {}, "recipe of env 1 gave 5, which is no env"),
+        ((nothing, 2), {}, "recipe of env 0 made None, which is no env"),
+        (([count, five],), {}, "recipe of env 1 made 5, which is no env"),
         ((count, 2), {"seed": "a"}, "seed='a'; give a whole number, 0 or more, or None"),
         ((count, 2), {"seed": 1.5}, r"seed=1\.5; give a whole number"),
         ((count, 2), {"seed": -1}, "seed=-1; give a whole number, 0 or more"),
@@ -103,7 +103,7 @@ def test_to_send_to_nobody_is_nothing() -> None:
 
 
 def test_rows_of_agents_need_agents() -> None:
-    with pytest.raises(BadInput, match=r"CartPole.* is no env of PettingZoo; for envs of Gymnasium there is make_vec"):
+    with pytest.raises(BadInput, match=r"a Gymnasium env \(CartPoleEnv\); .*paceline.make_vec makes a vector of them"):
         agent_rows(lambda: gymnasium.make("CartPole-v1"), 2, plan=0)
     with pytest.raises(BadInput, match=r"num_envs=2\.5; give a whole number"):
         agent_rows(nothing, 2.5)  # type: ignore[arg-type]

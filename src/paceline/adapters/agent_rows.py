@@ -17,6 +17,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 
 from paceline.engine import Plan
 from paceline.errors import BadInput
+from paceline.kinds import Kind, as_parallel, kind_of, wrong_kind
 from paceline.vector import PaceVectorEnv, make_vec
 
 Array = np.ndarray[Any, Any]
@@ -29,13 +30,19 @@ def agent_rows(make: Callable[[], Any] | Sequence[Callable[[], Any]], num_envs: 
     begins again; an env begins again when nobody is left.
 
     Args:
-        make: Makes a parallel env of PettingZoo (an AEC env is converted), or one such function per env.
+        make: Makes an env of PettingZoo, or one such function per env. An AEC env is converted as `evaluate` does it;
+            of one in turns every row is asked at every step, and `infos["active_agent"]` says whose action counts.
         num_envs: How many envs, if one function is given.
         options: For `make_vec`: seed, plan, autoreset, tasks …
 
     Raises:
-        BadInput: the agents of an env have different spaces.
+        BadInput: it makes no env of PettingZoo, or the agents of an env have different spaces.
     """
+    if isinstance(make, str):
+        raise BadInput(
+            f"agent_rows takes a function that makes an env, and {make!r} is a name: give the env's own "
+            "(simple_spread_v3.parallel_env), or that of a mission: paceline.catalog.find_missions([name])[0].build"
+        )
     if callable(make):
         return AgentRows(make_vec(partial(Together, make), num_envs, **options))
     return AgentRows(make_vec([partial(Together, each) for each in make], **options))
@@ -47,7 +54,8 @@ class Together(gymnasium.Env[Any, Any]):
     def __init__(self, make: Callable[[], Any]) -> None:
         self._env = _parallel(make())
         self.agents = list(self._env.possible_agents)
-        self.metadata, self.render_mode = dict(self._env.metadata), getattr(self._env, "render_mode", None)
+        self.metadata = dict(getattr(self._env, "metadata", {}))  # an env by protocol alone may have none
+        self.render_mode = getattr(self._env, "render_mode", None)
         self._seen = _shared_space(self._env.observation_space, self.agents, "observation")
         self._acts = _shared_space(self._env.action_space, self.agents, "action")
         count = len(self.agents)
@@ -192,13 +200,9 @@ class AgentRows(VectorEnv[Any, Any, Any]):
 
 
 def _parallel(env: Any) -> Any:
-    if hasattr(env, "agent_iter"):
-        from pettingzoo.utils.conversions import aec_to_parallel
-
-        return aec_to_parallel(env)
-    if not hasattr(env, "possible_agents"):
-        raise BadInput(f"{env!r} is no env of PettingZoo; for envs of Gymnasium there is make_vec")
-    return env
+    if kind_of(env) not in (Kind.PARALLEL, Kind.AEC):
+        raise wrong_kind(env, "the function", "agent_rows takes PettingZoo envs and missions of mettagrid")
+    return as_parallel(env, "agent_rows")
 
 
 def _shared_space(space_of: Callable[[str], Any], agents: Sequence[str], what: str) -> Any:

@@ -1,15 +1,53 @@
-"""A saved model of Stable-Baselines3 as a policy."""
+"""Models of Stable-Baselines3 as policies: saved ones, and those that a training loop holds."""
 
 from __future__ import annotations
 
+import copy
+import io
+import sys
 from typing import Any
 
 from paceline.errors import BadInput
+from paceline.fingerprint import fingerprint
 from paceline.types import Seat
 
 
-class Model:
-    """Plays a seat with a model of Stable-Baselines3.
+class _Plays:
+    """Plays a seat with a model.
+
+    Args:
+        model: Has `predict`.
+        sampled: Whether actions are drawn; otherwise the likeliest is taken.
+        normalized: The `VecNormalize` that its observations went through; None: none.
+    """
+
+    reuse = True  # `reset` forgets all that an episode leaves behind, so a worker reads the model once
+
+    def __init__(self, model: Any, sampled: bool = False, normalized: Any = None) -> None:
+        self._model, self._sampled, self._normalized = model, sampled, normalized
+        self._state: Any = None
+        self._begins = True
+
+    def reset(self, seed: int) -> None:
+        """Begins an episode: a recurrent model forgets, and draws follow the seed."""
+        self._state, self._begins = None, True
+        if self._sampled:
+            import torch
+
+            torch.manual_seed(seed)
+
+    def act(self, obs: Any) -> Any:
+        """Answers an observation."""
+        seen = obs if self._normalized is None else self._normalized.normalize_obs(obs)
+        action, self._state = self._model.predict(
+            seen, state=self._state, episode_start=[self._begins], deterministic=not self._sampled
+        )
+        self._begins = False
+        return action
+
+
+class Model(_Plays):
+    """Plays a seat with a saved model of Stable-Baselines3.
 
     Its file holds pickles, which can run anything when they are loaded, so that must be allowed.
 
@@ -33,26 +71,46 @@ class Model:
             raise BadInput(
                 f"{weights} is loaded by pickle, which can run anything: add trust=true if you trust its origin"
             )
-        self._sampled = sampled
-        self._model = _algorithm(algorithm).load(weights, device=seat.device)
-        self._state: Any = None
-        self._begins = True
+        super().__init__(_algorithm(algorithm).load(weights, device=seat.device), sampled)
 
-    def reset(self, seed: int) -> None:
-        """Begins an episode: a recurrent model forgets, and draws follow the seed."""
-        self._state, self._begins = None, True
-        if self._sampled:
-            import torch
 
-            torch.manual_seed(seed)
+class Held:
+    """The recipe of a model that a training loop holds: as it is when it is given, without its env and its buffers.
 
-    def act(self, obs: Any) -> Any:
-        """Answers an observation."""
-        action, self._state = self._model.predict(
-            obs, state=self._state, episode_start=[self._begins], deterministic=not self._sampled
-        )
-        self._begins = False
-        return action
+    Args:
+        model: The model.
+
+    Raises:
+        BadInput: it cannot be saved.
+    """
+
+    reuse = True
+
+    def __init__(self, model: Any) -> None:
+        self._kind, saved = type(model), io.BytesIO()
+        try:
+            model.save(saved)
+        except Exception as error:
+            raise BadInput(
+                f"this {self._kind.__name__} cannot be saved, and so not be copied: {type(error).__name__}: {error}; "
+                "give a class that makes it where it is played"
+            ) from error
+        self._saved, self._normalized = saved.getvalue(), copy.deepcopy(model.get_vec_normalize_env())
+        normalized = fingerprint(getattr(self._normalized, "obs_rms", None))
+        self._identity = {"normalized": normalized, **fingerprint(dict(model.policy.state_dict()))}
+
+    def __call__(self, seat: Seat) -> _Plays:
+        return _Plays(self._kind.load(io.BytesIO(self._saved), device=seat.device), normalized=self._normalized)
+
+    def recipe_identity(self) -> dict[str, Any]:
+        """What a run must have in common with another one to be the same: an archive holds times, too."""
+        return {**self._identity, "": self._kind.__name__}
+
+
+def is_model(given: Any) -> bool:
+    """Whether it is a model of Stable-Baselines3, or of what stands on it."""
+    base = sys.modules.get("stable_baselines3.common.base_class")
+    return base is not None and isinstance(given, base.BaseAlgorithm)
 
 
 def _algorithm(name: str) -> Any:

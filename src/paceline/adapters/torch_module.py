@@ -7,7 +7,9 @@ Everything that a row needs is allocated once, for `lanes` rows: memory does not
 
 from __future__ import annotations
 
+import copy
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,11 +60,13 @@ class Module:
             _load(module, Path(weights), trust)
         self._module = module.to(self._device).eval()
         self._stage: Any = None
-
-    def reset(self, seed: int) -> None:
-        """Begins an episode. A module that keeps state has `reset_state()`."""
         if hasattr(self._module, "reset_state"):
-            self._module.reset_state()
+            # Only then: a policy that can be reset only as a whole has one episode at a time.
+            self.reset = self._reset_state
+
+    def _reset_state(self, seed: int) -> None:
+        """Begins an episode with a module that keeps state."""
+        self._module.reset_state()
 
     def act_batch(self, obs: Sequence[Any], seats: Sequence[Any], mask: Array, rngs: Sequence[Any]) -> list[Any]:
         """Answers the rows that are asked, in one forward pass of all rows."""
@@ -99,6 +103,28 @@ class Module:
             return int(scores.argmax()) + int(self._space.start)
         likely = np.exp((scores - scores.max()).astype(np.float64)).cumsum()
         return int(np.searchsorted(likely, rng.random() * likely[-1], side="right")) + int(self._space.start)
+
+
+class Held:
+    """Makes copies of a module that a training loop holds."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def __call__(self) -> Any:
+        return copy.deepcopy(self._module)
+
+    def recipe_identity(self) -> dict[str, Any]:
+        """What a run must have in common with another one to be the same: weights by their names, and all the rest."""
+        return {**self._module.state_dict(), "module": self._module}
+
+
+def is_module(given: Any) -> bool:
+    """Whether it is a torch module, or a class of them, that does not say itself how it acts."""
+    torch = sys.modules.get("torch")
+    if torch is None or hasattr(given, "act") or hasattr(given, "act_batch"):
+        return False
+    return isinstance(given, torch.nn.Module) or (isinstance(given, type) and issubclass(given, torch.nn.Module))
 
 
 def _made(make: Callable[..., Any], seat: Seat, keywords: dict[str, Any]) -> Any:

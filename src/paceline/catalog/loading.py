@@ -13,18 +13,19 @@ import importlib
 import os
 import re
 import sys
-import traceback
-from collections.abc import Callable
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
-from paceline.errors import BadInput
+from paceline.catalog.registry import recipe_of_id
+from paceline.errors import BadInput, place
+from paceline.sources import is_own
 
 _VERSIONED = re.compile(r"-v\d+$")
-_OURS = Path(__file__).parents[1]
 FORMS = "write a Gymnasium id (CartPole-v1), file.py:factory, or package.module:factory"
 
 
@@ -52,6 +53,42 @@ def load(target: str, what: str = "a function without parameters that makes an e
     return found
 
 
+class Later:
+    """What a name means, found where it is used: here it is only the name, and nothing is imported.
+
+    Where only data is trusted, main holds this in the place of a user's class or function. In a worker it is unpickled
+    as the class or function itself.
+
+    Args:
+        find: Finds it; a function of a module.
+        words: What `find` is given.
+        target: file.py:name or package.module:name, whose file counts as a source; empty: none does.
+    """
+
+    def __init__(self, find: Callable[..., Any], *words: Any, target: str = "") -> None:
+        self._find, self._words = find, words
+        self.files = list(_own_file(target.rpartition(":")[0]))
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self._find, self._words
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises `BadInput`: it is to be called elsewhere."""
+        raise BadInput(f"{self._words[0]} is not loaded in this process: the plan says trust='data' (--untrusted)")
+
+
+def _own_file(where: str) -> Iterator[Path]:
+    """The file of a module, or the file itself, if it is a user's own; nothing is imported to find it."""
+    path = Path(where) if where.endswith(".py") else None
+    places: Any = [*sys.path, os.getcwd()]
+    for end in range(where.count(".") + 1 if where and path is None else 0):
+        spec = PathFinder.find_spec(".".join(where.split(".")[: end + 1]), places)
+        places = spec.submodule_search_locations if spec is not None else []
+        path = Path(spec.origin) if spec is not None and spec.origin else None
+    if path is not None and path.is_file() and is_own(path.resolve()):
+        yield path.resolve()
+
+
 # -- Gymnasium -----------------------------------------------------------------------------------------
 
 
@@ -64,12 +101,11 @@ def gymnasium_env(name: str) -> Callable[..., Any]:
     if package:
         import_module(package, name)  # it registers its envs when it is imported
     try:
-        # The spec and not the id: a worker need not have imported what registered it.
-        spec = gymnasium.spec(env_id)
+        gymnasium.spec(env_id)
     except gymnasium.error.Error as error:
         raise BadInput(f"Gymnasium knows no env {env_id!r}{_similar(env_id, error)}; {FORMS}") from None
     # We look at everything that the passive checker looks at, and its warnings would be printed as well.
-    return partial(gymnasium.make, spec, disable_env_checker=True)
+    return recipe_of_id(env_id, disable_env_checker=True)
 
 
 def check_is_no_file(name: str, what: str = "factory") -> None:
@@ -175,9 +211,3 @@ def _choice(path: Path) -> str:
         return ""
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     return f"; it has {', '.join(names)}" if names else ""
-
-
-def place(error: BaseException) -> str:
-    """Where an error was raised, if not by us."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return "" if Path(last.filename).is_relative_to(_OURS) else f" ({last.filename}, line {last.lineno})"

@@ -22,6 +22,7 @@ from typing import Any
 from paceline.adapters.mettagrid import games
 from paceline.adapters.mettagrid import missions as mettagrid
 from paceline.catalog.loading import (
+    Later,
     check_is_no_file,
     entry_points,
     gymnasium_env,
@@ -30,6 +31,7 @@ from paceline.catalog.loading import (
     load_entry_point,
     load_file,
 )
+from paceline.catalog.text_envs import TAGS, text_env_names
 from paceline.catalog.words import split
 from paceline.errors import BadInput
 from paceline.types import Mission, typed_name
@@ -66,6 +68,7 @@ def find_missions(
     steps: int | None = None,
     map_seed: int | None = None,
     variants: Iterable[str] = (),
+    apart: bool = False,
 ) -> list[Mission]:
     """Gives the missions that are written, in that order, each once.
 
@@ -75,6 +78,7 @@ def find_missions(
         steps: The most steps of an episode.
         map_seed: The seed of the maps of mettagrid's missions; None: each episode's own.
         variants: Variants of mettagrid's missions.
+        apart: Nothing of a user's is imported in this process, only where the mission is built.
 
     Raises:
         BadInput: one is unknown, or cannot have what is asked of it.
@@ -84,27 +88,43 @@ def find_missions(
     asked = mettagrid.Asked(agents, steps, map_seed, tuple(variants))
     found: dict[str, Mission] = {}
     for spec in specs:
-        for mission in _find(spec, asked):
+        for mission in _find(spec, asked, apart):
             found.setdefault(mission.name, _adapted(mission, asked))
     return list(found.values())
 
 
-def _find(spec: str, asked: mettagrid.Asked) -> list[Mission]:
+def _find(spec: str, asked: mettagrid.Asked, apart: bool = False) -> list[Mission]:
     name, options = split(spec)
     if any(sign in name for sign in "*?["):
+        if apart:
+            _check_is_not_run(name)
         names = list(dict.fromkeys([*_names(), *games.mission_names()]))
         matches = [known for known in names if fnmatch.fnmatchcase(known, name)]
         if not matches:
             raise BadInput(f"no mission matches {name!r}; there are {', '.join(names)}")
-        return [_one(known, options, f"{known}{spec[len(name) :]}", asked) for known in matches]
-    return [_one(name, options, spec, asked)]
+        return [_one(known, options, f"{known}{spec[len(name) :]}", asked, apart) for known in matches]
+    return [_one(name, options, spec, asked, apart)]
 
 
-def _one(name: str, options: dict[str, Any], spec: str, asked: mettagrid.Asked) -> Mission:
+def _one(name: str, options: dict[str, Any], spec: str, asked: mettagrid.Asked, apart: bool) -> Mission:
     """One mission: of another package, of mettagrid, or of any other kind."""
     for point in entry_points(GROUP, name):
-        return _with(_of_entry_point(point), options, spec)
-    return _of_mettagrid(name, options, spec, asked) or _with(_named(name), options, spec)
+        there = Mission(name, Later(_maker_of_entry_point, name)) if apart else _of_entry_point(point)
+        return _with(there, options, spec)
+    if apart:
+        _check_is_not_run(name)
+    return _of_mettagrid(name, options, spec, asked) or _with(_named(name, apart), options, spec)
+
+
+def _check_is_not_run(name: str) -> None:
+    """Raises `BadInput` for missions of mettagrid that are code, which is run to find out what they are."""
+    of_game = games.are_there() and (name == _GAMES_MISSION or name.partition(":")[0] in games.NAMES)
+    unknown = games.are_there() and ":" not in name and name not in MISSIONS  # perhaps a game's
+    if of_game or unknown or name.endswith(".py"):
+        raise BadInput(
+            f"mission {name!r} is code that is run in this process to find out what it is, and trust='data' "
+            "(--untrusted) does not allow that: write it down as .yaml or .json, or trust it"
+        )
 
 
 def _of_mettagrid(name: str, options: dict[str, Any], spec: str, asked: mettagrid.Asked) -> Mission | None:
@@ -130,9 +150,13 @@ def _of_mettagrid(name: str, options: dict[str, Any], spec: str, asked: mettagri
     return of_game
 
 
-def _named(name: str) -> Mission:
+def _named(name: str, apart: bool = False) -> Mission:
     if name in MISSIONS:
         return MISSIONS[name]
+    if apart and (name.startswith("pz:") or (":" in name.removeprefix("gym:") and name.startswith("gym:"))):
+        return Mission(name, Later(_maker_of, name))
+    if apart and ":" in name and not is_gymnasium(name):
+        return Mission(name, Later(_maker_of, name, target=name))
     if name.startswith("gym:"):
         return Mission(name, gymnasium_env(name.removeprefix("gym:")))
     if name.startswith("pz:"):
@@ -143,11 +167,36 @@ def _named(name: str) -> Mission:
     check_is_no_file(name)
     close = difflib.get_close_matches(name, _names(), n=3)
     hint = f"; close to it: {', '.join(close)}" if close else ""
+    if name in TAGS or name in text_env_names():
+        raise BadInput(
+            f"{name!r} is a text environment, and missions are Gymnasium and PettingZoo envs: `paceline rollout` and "
+            f"`paceline play {name}` play it, `paceline doctor {name}` examines it"
+        )
     if name in mettagrid.ABOUT:
         hint = f"; there is {mettagrid.PREFIX}{name}"
     if is_gymnasium(name) and name.rpartition("-v")[2].isdigit():
         hint = f"; if it is Gymnasium's, write gym:{name}"
     raise BadInput(f"there is no mission {name!r}{hint}; give {_FORMS}")
+
+
+def _maker_of(name: str) -> Any:
+    """What builds a mission's environments, found in a worker; only that can be had there."""
+    return _only_its_maker(_named(name))
+
+
+def _maker_of_entry_point(name: str) -> Any:
+    for point in entry_points(GROUP, name):
+        return _only_its_maker(_of_entry_point(point))
+    raise BadInput(f"mission {name!r} is not installed here")
+
+
+def _only_its_maker(mission: Mission) -> Any:
+    if mission != Mission(mission.name, mission.make, about=mission.about):
+        raise BadInput(
+            f"{mission.name} is a Mission with options, steps or seats of its own, which trust='data' (--untrusted) "
+            "does not read: name what makes its env, and write options after it (NAME,key=value), or trust it"
+        )
+    return mission.make
 
 
 def _with(mission: Mission, options: dict[str, Any], spec: str) -> Mission:
@@ -171,6 +220,11 @@ def _adapted(mission: Mission, asked: mettagrid.Asked) -> Mission:
 def _agents_option(mission: Mission) -> str:
     """What the mission calls the number of its agents."""
     make: Any = mission.make
+    if isinstance(make, Later):
+        raise BadInput(
+            f"mission {mission.name!r} is not loaded in this process (--untrusted), so it cannot say what it calls the "
+            f"number of its agents: leave --agents away, and write {mission.name},key=N"
+        )
     if isinstance(make, partial) and make.func is make_pettingzoo:
         # Its parallel form takes any keyword; the class behind it says which there are.
         make = getattr(importlib.import_module(make.args[0]), "raw_env", None) or _maker(make.args[0])

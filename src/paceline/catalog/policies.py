@@ -18,10 +18,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from paceline.adapters import sb3, torch_module
 from paceline.adapters.mettagrid.missions import Recipe
 from paceline.adapters.sb3 import Model
 from paceline.adapters.torch_module import Module
-from paceline.catalog.loading import check_is_no_file, entry_points, load, load_entry_point
+from paceline.catalog.loading import Later, check_is_no_file, entry_points, load, load_entry_point
 from paceline.catalog.words import class_first, share_of, whole_shares, with_keywords
 from paceline.errors import BadInput
 from paceline.policies import DEFAULT, POLICIES
@@ -95,8 +96,16 @@ def policy_kind(mission: Mission) -> str:
     return mission.name if _is_mettagrids(mission) else ""
 
 
-def policy_factory(given: Callable[..., Any], mission: Mission) -> Callable[..., Any]:
-    """The factory that a caller means on a mission: mettagrid's own policy classes play its missions as they are."""
+def policy_factory(given: Any, mission: Mission) -> Any:
+    """The factory that a caller means on a mission.
+
+    Models of Stable-Baselines3 and torch modules are copied and adapted; policy classes of mettagrid play its missions
+    as they are.
+    """
+    if sb3.is_model(given):
+        return sb3.Held(given)
+    if torch_module.is_module(given):
+        return partial(Module, make=given if isinstance(given, type) else torch_module.Held(given))
     if isinstance(given, type) and _is_mettagrids(mission):
         from paceline.adapters.mettagrid import policies, specs
 
@@ -117,8 +126,14 @@ def _is_mettagrids(mission: Mission | None) -> bool:
     return mission is not None and isinstance(mission.make, Recipe)
 
 
-def find_policy(spec: str, mission: Mission | None) -> tuple[Player, Any]:
-    """One player, and its share as it is written."""
+def find_policy(spec: str, mission: Mission | None, *, apart: bool = False) -> tuple[Player, Any]:
+    """One player, and its share as it is written.
+
+    Args:
+        spec: What the user writes.
+        mission: Where it plays.
+        apart: Nothing of a user's is imported in this process, only where the policy is built.
+    """
     written, options, keywords = with_keywords(class_first(spec), _WORDS)
     name, share = share_of(written)
     if "proportion" in options:
@@ -127,10 +142,12 @@ def find_policy(spec: str, mission: Mission | None) -> tuple[Player, Any]:
         keywords["weights"] = _file("weights", options, spec)
     if "trust" in options:
         keywords["trust"] = options["trust"]
+    if apart and _is_mettagrids(mission):
+        _check_is_known(name)
     found = _theirs(name, options, keywords, spec) if _is_mettagrids(mission) else None
     if found is None:
         _check_ours(options, spec)
-        factory = _factory(name)
+        factory = _factory(name, apart)
         found = partial(factory, **keywords) if keywords else factory
     return Player(str(options.get("name", _name(name, options))), found, 1, options.get("agents")), share
 
@@ -177,26 +194,42 @@ def _check_ours(options: dict[str, Any], spec: str) -> None:
         raise BadInput(f"{strange[0]!r} in {spec!r} is for policies of mettagrid, on missions of mettagrid")
 
 
-def _factory(name: str) -> Callable[..., Any]:
+def _check_is_known(name: str) -> None:
+    """Policies of mettagrid are loaded when they are found: where nothing may be, only its own and ours are taken."""
+    from paceline.adapters.mettagrid.short_names import short_names
+
+    if not name.startswith((_OURS, "sb3:", "torch:")) and not short_names().get(name, "").startswith("mettagrid."):
+        raise BadInput(
+            f"policy {name!r} is loaded in this process, on missions of mettagrid, and trust='data' (--untrusted) does "
+            "not allow that: use one of mettagrid's own, paceline:NAME, sb3: or torch:, or trust it"
+        )
+
+
+def _factory(name: str, apart: bool = False) -> Callable[..., Any]:
     if name.startswith(_CLASS):
         module, _, attribute = name.removeprefix(_CLASS).rpartition(".")
         name = f"{module}:{attribute}" if module else attribute
     name = name.removeprefix(_OURS)
+    if apart and entry_points(GROUP, name):
+        return Later(_known, name)
     known = _known(name)
     if known is not None:
         return known
     if name.startswith("sb3:"):
         return partial(Model, algorithm=name.removeprefix("sb3:"))
     if name.startswith("torch:"):
-        return partial(Module, make=load(name.removeprefix("torch:"), "a torch module"))
+        return partial(Module, make=_loaded(name.removeprefix("torch:"), "a torch module", apart))
     if ":" in name:
-        made: Callable[..., Any] = load(name, "a policy, or a function that makes one")
-        return made
+        return _loaded(name, "a policy, or a function that makes one", apart)
     check_is_no_file(name, "policy")
     close = difflib.get_close_matches(name, _names(), n=3)
     raise BadInput(
         f"there is no policy {name!r}{f'; close to it: {chr(44).join(close)}' if close else ''}; give {_FORMS}"
     )
+
+
+def _loaded(target: str, what: str, apart: bool) -> Callable[..., Any]:
+    return Later(load, target, what, target=target) if apart else load(target, what)
 
 
 def _file(word: str, options: dict[str, Any], spec: str) -> str:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from paceline.catalog.missions import DEFAULT, find_missions
+from paceline.catalog.resolve import casts_of
 from paceline.errors import BadInput
-from paceline.evaluate.given import casts_of, chosen_device
+from paceline.evaluate.given import chosen_device
 from paceline.evaluate.replacement import mixed
 from paceline.evaluate.run import Run
 from paceline.records import read_plan
@@ -45,8 +46,8 @@ class Asked:
         limit = self.action_timeout
         return Setting(self.seed, self.lanes, agents, None, call_deadline, limit, self.timeout_action)
 
-    def run(self, setting: Setting) -> Run:
-        """The run; what is wrong with it is told."""
+    def run(self, setting: Setting, *, apart: bool = False) -> Run:
+        """The run; what is wrong with it is told. `apart`: no mission or policy of a user's is loaded here."""
         if self.timeout_action not in ("late", "noop"):
             raise BadInput(f"--timeout-action {self.timeout_action}: give late, or noop")
         if self.timeout_action == "noop" and self.action_timeout is None:
@@ -56,11 +57,12 @@ class Asked:
             "steps": self.steps,
             "map_seed": self.map_seed,
             "variants": self.variants,
+            "apart": apart,
         }
         missions = tuple(find_missions(self.missions or DEFAULT, **asked))
         if self.pool and len(self.policies) != 1:
             raise BadInput("--pool puts one candidate among others: give one -p, and no more")
-        players, casts = casts_of(missions, [*self.policies, *self.pool], setting.action_limit)
+        players, casts = casts_of(missions, [*self.policies, *self.pool], setting.action_limit, apart=apart)
         run = Run(missions, players, self.episodes, self.seed, self.device, setting, casts, self.replays)
         return mixed(run) if self.pool else run
 

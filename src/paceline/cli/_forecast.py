@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TextIO
 
-from paceline.engine.budget import current
-from paceline.engine.plan import TWO_CORES_ARE_NOT_TWICE_ONE
+from paceline.engine import TWO_CORES_ARE_NOT_TWICE_ONE, current_budget
 from paceline.evaluate.driver import Evaluation
-from paceline.evaluate.playing import Patience, TooLong, play_episode
+from paceline.evaluate.playing import play_episode
 from paceline.evaluate.run import Job
+from paceline.schedule import Patience, TooLong
 from paceline.team import first_episodes
 from paceline.types import Episode
 
@@ -119,7 +119,7 @@ def _where(evaluation: Evaluation, total: float) -> str:
     alone = f"{jobs} episodes, about {total:.1f} s one after another"
     if plan.backend == "inline" or workers < 2:
         return f"{alone}, here"
-    together = total / min(workers, jobs, current().slots) * TWO_CORES_ARE_NOT_TWICE_ONE
+    together = total / min(workers, jobs, current_budget().slots) * TWO_CORES_ARE_NOT_TWICE_ONE
     auto = "auto decides after the first 0.1 s; with " if plan.backend == "auto" else ""
     why = f" ({plan.why})" if plan.why != "as asked" else ""
     return f"{alone}; {auto}{workers} workers{why} about {together:.1f} s, agents {evaluation.run.setting.agents}"
@@ -127,7 +127,7 @@ def _where(evaluation: Evaluation, total: float) -> str:
 
 def _workers(evaluation: Evaluation) -> int:
     workers = evaluation.plan.workers
-    return workers if workers is not None else current().workers_for(len(evaluation.run.jobs()))
+    return workers if workers is not None else current_budget().workers_for(len(evaluation.run.jobs()))
 
 
 # -- for programs ------------------------------------------------------------------------------------------

@@ -156,6 +156,9 @@ def evaluate(
     ] = False,
     gif: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the first episode; nothing else.")] = None,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write where the time went, for Perfetto.")] = None,
+    untrusted: Annotated[
+        bool, typer.Option("--untrusted", help="Take data only from workers: nothing they send can run code here.")
+    ] = False,
 ) -> int:
     """Plays, and prints what came out."""
     from paceline.cli._asking import Asked, asked_before
@@ -182,6 +185,7 @@ def evaluate(
         {"--json": as_json, "--csv": as_csv, "--dry-run": dry_run, "--watch": watch, "--gif": gif is not None}
         | {"--format": form is not None}
         | {"--action-timeout": action_timeout is not None, "--action-timeout-ms": action_timeout_ms is not None}
+        | {"--untrusted": untrusted}
         | {"--resume": resume is not None, "--out": out is not None, "--no-save": not save}
     )
     if gif is not None and gif.suffix.lower() != ".gif":
@@ -194,14 +198,14 @@ def evaluate(
             asked = asked_before(resume, given)
         else:
             asked = Asked.of(given).settled()
-        run = asked.run(asked.setting(parallel_policy, call_deadline))
+        run = asked.run(asked.setting(parallel_policy, call_deadline), apart=untrusted)
         care = Care(on_error, max_failures, episode_deadline)
         if watch or gif is not None:
             from paceline.cli._showing import draw, show
 
             return show(run) if gif is None else draw(run, gif)
         wanted = [level.strip() for level in levels.split(",") if level.strip()]
-        evaluation = _Evaluation(run, _plan(plan, jobs), care, asked, trace, wanted)
+        evaluation = _Evaluation(run, _plan(plan, jobs, untrusted), care, asked, trace, wanted)
         if dry_run:
             from paceline.cli._forecast import forecast
 
@@ -224,6 +228,10 @@ _APART = (
         (shown, other, f"do not go together: {shown} shows one episode, and nothing else")
         for shown in ("--watch", "--gif")
         for other in ("--json", "--csv", "--format", "--dry-run", "--resume", "--out")
+    ),
+    *(
+        (shown, "--untrusted", f"do not go together: {shown} plays in this process")
+        for shown in ("--watch", "--gif", "--dry-run")
     ),
     ("--watch", "--gif", "do not go together: one shows in the terminal, the other in a file"),
 )
@@ -282,18 +290,23 @@ def _form(as_json: bool, as_csv: bool, summary: str | None, stats: bool) -> str:
     return f"summary {summary}"
 
 
-def _plan(backend: str, jobs: str) -> Any:
+def _plan(backend: str, jobs: str, untrusted: bool) -> Any:
     from paceline.engine import Plan
     from paceline.errors import BadInput
 
     if jobs != "auto" and not jobs.isdecimal():
         raise BadInput(f"--jobs {jobs}: give a number of workers, 0 (here), or auto")
     workers = None if jobs == "auto" else int(jobs)
+    if untrusted and (workers == 0 or backend in ("inline", "thread")):
+        raise BadInput(
+            "--untrusted needs workers in processes of their own: leave --jobs 0 and --plan inline or thread away"
+        )
     if workers == 0 or backend == "inline":
         if backend not in ("auto", "inline", "process"):
             raise BadInput(f"--jobs 0 plays here, and --plan {backend} does not: leave one of them away")
         return Plan("inline", 1)
-    return Plan("process" if backend == "auto" and workers is not None else backend, workers)
+    trust = "data" if untrusted else "all"
+    return Plan("process" if backend == "auto" and workers is not None else backend, workers, trust=trust)
 
 
 def _fresh() -> Path:

@@ -94,7 +94,7 @@ def _look_at(mission: Any) -> tuple[list[Any], Any]:
     from paceline.rollout import Rollout
 
     try:
-        rollout = Rollout(mission, 0, 0)
+        rollout = Rollout(mission)
         try:
             return rollout.seats(), rollout.made
         finally:

@@ -108,6 +108,9 @@ def rollout(
         Path | None, typer.Option(metavar="DIR", help="Go on with a run that was stopped; the rest need not be given.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, instead of a table.")] = False,
+    untrusted: Annotated[
+        bool, typer.Option("--untrusted", help="Take data only from workers: nothing they send can run code here.")
+    ] = False,
 ) -> int:
     """Plays what is missing, and shows what came of it."""
     from paceline.cli._resuming import kept
@@ -132,12 +135,13 @@ def rollout(
         "quorum": quorum,
         "plan": plan,
         "jobs": jobs,
+        "untrusted": untrusted or None,
     }
     given, resume = _completed(given, resume)
     check_straggling(given["quorum"], given["deadline"])
     asked = _asked(given)
     pace = Pace(given["concurrency"] or _CONCURRENCY, given["deadline"], given["quorum"])
-    with asked.groups(_place(given["plan"], given["jobs"])) as groups:
+    with asked.groups(_place(given["plan"], given["jobs"], bool(given["untrusted"]))) as groups:
         found = asked.player.find(groups, pace.concurrency)
         asker(found)  # before anything is written: is it a policy?
         asked = asked.seeded(groups, resume)
@@ -177,20 +181,25 @@ def _asked(given: dict[str, Any]) -> Asked:
     return Asked(Path(given["config"]), given["mode"] or "train", given["seed"], given["max_turns"], player)
 
 
-def _place(plan: str | None, jobs: int | None) -> Any:
+def _place(plan: str | None, jobs: int | None, untrusted: bool) -> Any:
     from paceline.engine import Plan
     from paceline.errors import BadInput
 
     plan = "auto" if plan is None else plan
+    if untrusted and (jobs == 0 or plan in ("inline", "thread")):
+        raise BadInput(
+            "--untrusted needs workers in processes of their own: leave --jobs 0 and --plan inline or thread away"
+        )
+    trust = "data" if untrusted else "all"
     if jobs is None:
-        return plan
+        return Plan(plan, trust=trust)
     if plan == "inline" and jobs > 1:
         raise BadInput(f"--jobs {jobs} wants workers, and --plan inline has none: leave one of them away")
     if not jobs and plan not in ("auto", "inline"):
         raise BadInput(f"--jobs 0 plays here, and --plan {plan} does not: leave one of them away")
     if not jobs:
         return "inline"
-    return Plan(backend="process" if plan == "auto" else plan, workers=jobs)
+    return Plan(backend="process" if plan == "auto" else plan, workers=jobs, trust=trust)
 
 
 def _records(plan: dict[str, Any], out: Path | None, resume: Path | None) -> Records:

@@ -42,7 +42,7 @@ def measure(factory: Callable[[], Any], seed: int) -> Costs:
     build = perf_counter() - begun
     stopwatch = Stopwatch(env)
     player = Player(stopwatch, seed)
-    player.begin()
+    player.start()
     queued = _queued()
     while len(stopwatch.steps) < _FEWEST or (perf_counter() - begun < _SECONDS and len(stopwatch.steps) < _MOST):
         player.go_on(_FEWEST)

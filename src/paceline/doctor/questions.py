@@ -33,11 +33,12 @@ def twin(trial: Trial) -> Finding:
     def in_turn() -> dict[int, list[Moment]]:
         with ExitStack() as stack:
             players = {seed: stack.enter_context(closing(make_player(trial.factory, seed))) for seed in seeds}
-            moments = {seed: [player.begin()] for seed, player in players.items()}
+            for player in players.values():
+                player.start()
             for _ in range(trial.steps):
-                for seed, player in players.items():
-                    moments[seed] += player.go_on(1)
-            return moments
+                for player in players.values():
+                    player.go_on(1)
+            return {seed: player.episode for seed, player in players.items()}
 
     return trial.compare("twin", "Stepped in turn with another one", in_turn)
 
@@ -81,7 +82,7 @@ def _in_pool(trial: Trial, backend: str, workers: int) -> list[list[Moment]]:
     factories = [partial(make_player, trial.factory, trial.seed + number) for number in range(2)]
     patience = None if backend == "inline" else max(60.0, 20 * trial.longest)
     with Pool(factories, backend=backend, workers=workers, seed=trial.seed, deadline=patience) as pool:
-        moments = [[moment] for moment in pool.call("begin").values()]
+        moments = [[moment] for moment in pool.call("start").values()]
         # In pieces, so that the members take turns where they share a process.
         for piece in filter(len, np.array_split(range(trial.steps), _PIECES)):
             answers = pool.call("go_on", dict.fromkeys(range(len(pool)), (len(piece),)))

@@ -2,6 +2,7 @@
 
 CartPole-v1, gym:CartPole-v1, package:Name-v0   an id that Gymnasium knows, or that `package` registers
 sokoban, SimpleSokoban, sokoban,dim_x=8         a text environment by its name
+pz:mpe2.simple_spread_v3, mettagrid:empty_room  a mission of PettingZoo or mettagrid
 file.py:factory                                 a name in a file
 package.module:factory                          a name in a module
 text:…                                          any of the last three, as a text environment
@@ -18,14 +19,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from paceline.catalog.loading import gymnasium_env, is_gymnasium, load, place
+from paceline.catalog.loading import gymnasium_env, is_gymnasium, load
+from paceline.catalog.missions import find_missions
 from paceline.catalog.text_envs import TAGS, TEXT, text_env_names, written_text_env
-from paceline.doctor.text import Worded, builds_text_envs
-from paceline.errors import BadInput
+from paceline.doctor.text import Worded, kind_built
+from paceline.errors import BadInput, place
+from paceline.kinds import Kind, parallel_of
 from paceline.testing.generators import strange_generators
 from paceline.testing.looking import check_is_env
 
 Factory = Callable[[], Any]
+
+_MISSIONS = ("pz:", "mettagrid:")
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,8 @@ def find(target: str) -> Factory:
     """Gives the factory that a target names."""
     if target.startswith(TEXT) or _names_a_text_env(target) or _has_options(target):
         return partial(Worded, *written_text_env(target))
+    if target.startswith(_MISSIONS):
+        return _as_it_is_played(find_missions([target])[0].build)
     return _gymnasium_env(target) if is_gymnasium(target) else _as_it_is_played(load(target))
 
 
@@ -106,7 +113,14 @@ def _has_options(target: str) -> bool:
 
 def _as_it_is_played(factory: Callable[..., Any]) -> Factory:
     with strange_generators(0):
-        return partial(Worded, factory) if builds_text_envs(factory) else factory
+        kind = kind_built(factory)
+    if kind is Kind.AEC:
+        return partial(_parallel, factory)
+    return partial(Worded, factory) if kind is Kind.TEXT else factory
+
+
+def _parallel(factory: Factory) -> Any:
+    return parallel_of(factory())
 
 
 def _is_worded(factory: Factory) -> bool:

@@ -13,11 +13,10 @@ from contextlib import suppress
 from typing import Any
 
 from paceline.catalog.text_envs import Factory, check_is_text_env, lays_out, lookup_of, make_layout, takes
+from paceline.kinds import Kind, kind_of
 from paceline.testing.api import BrokenPromise
 
 _MODE = "train"
-_NEEDED = ("reset", "step", "render")
-_OF_OTHERS = ("action_space", "observation_space", "possible_agents", "agent_iter")
 
 
 class Worded:
@@ -72,20 +71,19 @@ class Worded:
             close()
 
 
-def builds_text_envs(make: Callable[..., Any]) -> bool:
-    """Whether a factory builds text environments; if it builds nothing that cannot be told, so it does not."""
+def kind_built(make: Callable[..., Any]) -> Kind:
+    """What a factory builds; if it builds nothing that cannot be told, and it is tried out later."""
     import gymnasium
 
     if isinstance(make, type) and issubclass(make, gymnasium.Env):
-        return False
+        return Kind.GYMNASIUM
     try:
         env = _built(make)
     except Exception:  # is told when it is tried out
-        return False
+        return Kind.OTHER
     with suppress(Exception):
         env.close()
-    speaks = all(callable(getattr(env, name, None)) for name in _NEEDED)
-    return speaks and not isinstance(env, gymnasium.Env) and not any(hasattr(env, name) for name in _OF_OTHERS)
+    return kind_of(env)
 
 
 def _built(make: Callable[..., Any]) -> Any:

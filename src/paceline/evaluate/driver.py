@@ -1,10 +1,11 @@
 """The evaluation from end to end: what is asked, what is played, what is kept.
 
-Run ── survey ──► jobs that are not on disk ── Spread, or cohorts ──► Store ──► failed ones again ──► Report
+Run ── survey ──► jobs that are not on disk ── schedule, or cohorts ──► Store ──► failed ones again ──► Report
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,20 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from paceline.engine import Plan, Pool, Trace, wire
-from paceline.engine.backend import find as find_backend
+from paceline.catalog.resolve import Missions, Policies, casts_of, missions_of
+from paceline.engine import Plan, Trace, check_sendable, find_backend
 from paceline.errors import BadInput, NotSendable
 from paceline.evaluate.cohorts import play_in_cohorts
-from paceline.evaluate.given import Missions, Policies, affordable, casts_of, chosen_device, missions_of
-from paceline.evaluate.playing import Note, play_episode, survey
+from paceline.evaluate.given import affordable, chosen_device
+from paceline.evaluate.playing import Played, apart, play_episode, survey, understood
 from paceline.evaluate.report import Report
 from paceline.evaluate.run import Job, Run
 from paceline.evaluate.sources import digests
-from paceline.evaluate.spread import Played, Spread
+from paceline.evaluate.spread import schedule_of
 from paceline.evaluate.store import Store, read_episodes
-from paceline.rollout import close_shelves
+from paceline.schedule import Note
 from paceline.seeds import sequence
-from paceline.team import Setting, first_episodes
+from paceline.team import Setting, cannot_be_copied, first_episodes
 from paceline.team.modes import check_deadline
 from paceline.team.modes import find as find_mode
 from paceline.types import Episode, Seat, typed_name
@@ -97,7 +98,9 @@ def evaluate(
 
     Args:
         missions: Names as `paceline eval -m` takes them, what makes environments (a class, a function), or `Mission`s.
-        policies: Names as `-p` takes them, factories, or `Player`s; several share the seats by their shares.
+        policies: Names as `-p` takes them, policies (objects with `act`, callables `obs -> action`), what makes them (a
+            class, a function), torch modules, models of Stable-Baselines3, or `Player`s; several share the seats by
+            their shares.
         episodes: Of each mission; episode `i` has the environment seed `seed + i`.
         seed: Root of everything random.
         lanes: Rows of a batch, for policies that answer in batches; part of the result.
@@ -126,8 +129,8 @@ def evaluate(
     where = Plan.parse(plan).not_of_a_vector()
     mode = agents or where.agents or "auto"
     setting = Setting(seed, lanes, mode, None, call_deadline, action_limit, timeout_action)
-    played = missions_of(missions)
-    players, casts = casts_of(played, policies, action_limit)
+    played = missions_of(missions, apart=where.trust == "data")
+    players, casts = casts_of(played, policies, action_limit, apart=where.trust == "data")
     kept = None if replays is None else str(Path(replays).resolve())
     run = Run(played, players, episodes, seed, chosen_device(device), setting, casts, kept)
     care = Care(on_error, max_failures, episode_deadline)
@@ -164,6 +167,8 @@ class Evaluation:
                 raise BadInput(f"agents={name!r} steps episodes together: leave 'episodes' in the levels")
             if find_mode(name).cohorts and care.episode_deadline is not None:
                 raise BadInput("episodes that are stepped together cannot have deadlines of their own")
+            if find_mode(name).cohorts and plan.trust == "data":
+                raise BadInput(f"agents={name!r} keeps policies in this process: that does not go with trust='data'")
         if plan.backend != "auto":
             find_backend(plan.backend)
         if plan.backend in ("inline", "thread") and care.episode_deadline is not None:
@@ -171,10 +176,15 @@ class Evaluation:
                 f"a deadline for episodes cannot be kept where plan={plan.backend!r}: only a worker in a process of "
                 "its own can be ended; use workers (-j 1 or more), or plan='process'"
             )
-        if plan.backend not in ("auto", "inline", "thread"):
+        goes = plan.workers is not None or plan.isolate or care.episode_deadline is not None or plan.trust == "data"
+        if plan.backend not in ("inline", "thread") and (plan.backend != "auto" or goes):
             _check_sendable(run)
-        self.seats: list[list[Seat]] = survey(run)
+        self._here = apart(self.plan, run.seed)  # what lives here between episodes, from the survey on
+        found = survey(run, self._here, spaces=plan.trust == "all")
+        self.seats: list[list[Seat]] = [seats for seats, _ in found]
+        self.run = self.run.with_acts([acts for _, acts in found])
         self._mention_the_seatless()
+        self._mention_the_uncopied()
 
     def _mention_the_seatless(self) -> None:
         """Where there are more policies than seats, whoever compares them should know who plays when."""
@@ -194,6 +204,15 @@ class Evaluation:
                 "policies on the same seeds, evaluate each by itself, and use `paceline compare`"
             )
 
+    def _mention_the_uncopied(self) -> None:
+        for player in {player.name: player for cast in self.run.casts for player in cast}.values():
+            why = cannot_be_copied(player)
+            if why is not None:
+                self._notes[f"uncopied {player.name}"] = (
+                    f"policy {player.name!r} cannot be copied ({why}): it is played here, and what it remembers goes "
+                    "from one episode to the next; to have it otherwise, give the class that makes it"
+                )
+
     def go(
         self, out: Path | None = None, resume: bool = False, verify: int = 0, about: dict[str, Any] | None = None
     ) -> Report:
@@ -212,12 +231,14 @@ class Evaluation:
                 store.finish(report)
             return report
         finally:
-            close_shelves()
+            self._here.close()
             if store is not None:
                 store.close()
 
     def _store(self, out: Path, resume: bool, about: dict[str, Any]) -> Store:
-        store = Store(out, {**about, "identity": self.run.identity(), "files": digests(self.run)}, resume=resume)
+        made_of = {"identity": self.run.identity(), "files": digests(self.run), "recipes": self.run.recipes()}
+        store = Store(out, {**about, **made_of}, resume=resume)
+        self._note((note, note) for note in store.notes)
         for job in self.run.jobs():
             episode = store.done.get(self.run.key(job))
             if episode is not None and episode.seats and episode.seats != self.run.names(job, self.seats[job.mission]):
@@ -251,7 +272,7 @@ class Evaluation:
         jobs = [job for job in self.run.jobs() if self._wanted(done.get(self.run.key(job)))]
         tries = 1
         while jobs and not self._stopped(done):
-            for job, episode, notes in self._played(jobs):
+            for job, (episode, notes) in self._played(jobs):
                 done[self.run.key(job)] = episode
                 self._note(notes)
                 if store is not None:
@@ -286,28 +307,33 @@ class Evaluation:
             return True
         return self.care.max_failures is not None and failed >= self.care.max_failures
 
-    def _played(self, jobs: Sequence[Job]) -> Iterator[Played]:
+    def _played(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Played]]:
         modes = [player.agents or self.run.setting.agents for player in self.run.players]
         if any(find_mode(mode).cohorts for mode in modes):
-            yield from play_in_cohorts(self.run, self.plan, jobs, self.seats, self._trace)
+            yield from play_in_cohorts(self.run, self.plan, jobs, self.seats, self._trace, self._here)
             return
-        spread = Spread(
+        schedule = schedule_of(
             self.run,
             self.plan,
             self.seats,
-            self.care.episode_deadline,
-            self.care.restarts,
-            self._trace,
-            self._levels,
+            deadline=self.care.episode_deadline,
+            restarts=self.care.restarts,
+            trace=self._trace,
+            levels=self._levels,
+            here=self._here,
         )
         try:
-            yield from spread.play(jobs)
+            with schedule:
+                yield from schedule.run(jobs)
         finally:
-            self.plan = spread.plan
-            self._note(spread.notes)
+            self.plan = schedule.plan
+            self._note(schedule.notes)
 
     def _verify(self, episodes: list[Episode], wanted: int) -> dict[str, bool]:
-        """Plays some episodes again, here, one after another: drawn by the seed, so that everybody draws the same."""
+        """Plays some episodes again, here, one after another: drawn by the seed, so that everybody draws the same.
+
+        Where only data is trusted they are played in a worker.
+        """
         # Not those that failed: what has killed a worker, or hung, would do so here.
         episodes = [episode for episode in episodes if episode.failure is None]
         rng = np.random.default_rng(sequence(self.run.seed, "verify"))
@@ -316,7 +342,7 @@ class Evaluation:
         found = {}
         for number in chosen:
             episode = episodes[number]
-            again = play_here(self.run, jobs[episode.mission, episode.index])
+            again = play_here(self.run, jobs[episode.mission, episode.index], self.plan)
             found[episode.name] = again.digest == episode.digest
         return found
 
@@ -343,15 +369,15 @@ def checked_levels(levels: Iterable[str]) -> tuple[str, ...]:
 def _check_sendable(run: Run) -> None:
     """Better told now than when workers have been started and a directory has been made."""
     try:
-        wire.pack(run)
+        check_sendable(run)
     except NotSendable as error:
         raise BadInput(f"{error}; to play it here: --jobs 0, plan=0") from error
 
 
-def play_here(run: Run, job: Job) -> Episode:
-    """Plays one episode in this process."""
-    with Pool([], seed=run.seed) as pool:
-        ((_, outcome),) = pool.stream(partial(play_episode, run.here()), [job], keys=[run.key(job)])
+def play_here(run: Run, job: Job, plan: Plan | None = None) -> Episode:
+    """Plays one episode in this process; in another, if the plan trusts it with data only."""
+    with apart(plan or Plan(), run.seed) as pool:
+        ((_, outcome),) = pool.stream(partial(play_episode, run.here()), [job], keys=[run.key(job)], deadline=math.inf)
     if outcome.error is not None:
         raise outcome.error
     episode: Episode = outcome.answer[0]
@@ -376,4 +402,4 @@ def rerun(run: Run, out: Path, name: str) -> tuple[Episode, Episode]:
         some = ", ".join(f"{m}/{i}" for m, i in list(known)[:5])
         raise BadInput(f"{out} has no episode {name!r}; write MISSION/EPISODE, one of {some} …")
     jobs = {run.key(job): job for job in run.jobs()}
-    return known[mission, int(number)], play_here(run, jobs[mission, int(number)])
+    return known[mission, int(number)], play_here(understood(run), jobs[mission, int(number)])

@@ -5,8 +5,7 @@ Run, Job ──► Rollout + Team ──► play ──► Episode, with a failu
 
 from __future__ import annotations
 
-import re
-import traceback
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -14,66 +13,26 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from paceline.catalog.loading import place
-from paceline.engine import Pool
-from paceline.engine.plan import wanted_cpu
-from paceline.errors import BadInput
+from paceline.engine import Plan, Pool, data_record
+from paceline.errors import BadInput, place
 from paceline.evaluate.run import Job, Run
-from paceline.rollout import Actions, Observations, Rollout, play
+from paceline.rollout import Rollout, play
+from paceline.schedule import Impatient, Note, Patience, TooLong, in_words
 from paceline.seeds import digest
-from paceline.team import Mishap, Player, Team, first_episodes
-from paceline.team.blackbox import last_words
-from paceline.team.minds import built
-from paceline.team.spaces import noop_of
+from paceline.spaces import noop_of
+from paceline.team import Mishap, Team, first_episodes, last_words, plainly_acts
+from paceline.team import understood as understood_player
 from paceline.types import Episode, Failure, Mission, Seat
 
-_TRACEBACK_LIMIT = 8000
+Played = tuple[Episode, list[Note]]
+"""The record of an episode, and what there is to tell about how it was played."""
+
+data_record(Episode)
+data_record(Failure)
+data_record(Seat)
 
 
-class TooLong(Exception):
-    """An episode was given up because it takes longer than somebody wanted to wait here."""
-
-
-class Patience:
-    """How long somebody waits for episodes here, and how long it has been.
-
-    The clock starts when the first action has been given: to import, to load and to warm up is done once, and says
-    nothing of what the next episode takes.
-
-    Args:
-        seconds: How long.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._since: tuple[float, float] | None = None
-
-    def begin(self) -> None:
-        """An action has been given: from now on, if it was the first."""
-        if self._since is None:
-            self._since = perf_counter(), wanted_cpu()
-
-    @property
-    def wall(self) -> float:
-        """Seconds since then."""
-        return 0.0 if self._since is None else perf_counter() - self._since[0]
-
-    @property
-    def cpu(self) -> float:
-        """Seconds since then in which this thread computed, or wanted to."""
-        return 0.0 if self._since is None else wanted_cpu() - self._since[1]
-
-    @property
-    def over(self) -> bool:
-        """Whether it has been too long."""
-        return self.wall > self._seconds
-
-
-Note = tuple[str, str]
-"""A topic, and what there is to tell of it: once per topic is enough."""
-
-
-def play_episode(run: Run, job: Job, patience: Patience | None = None) -> tuple[Episode, list[Note]]:
+def play_episode(run: Run, job: Job, patience: Patience | None = None) -> Played:
     """Plays one episode, and never raises what a policy or an environment raises: it becomes a `Failure`.
 
     Args:
@@ -81,61 +40,51 @@ def play_episode(run: Run, job: Job, patience: Patience | None = None) -> tuple[
         job: Which episode.
         patience: When it is over, the episode is given up; None: never.
 
-    Returns:
-        The record, and what there is to tell about how it was played.
-
     Raises:
         TooLong: patience was over.
     """
     begin = perf_counter()
-    mission = run.missions[job.mission]
-    episode, notes = Episode(mission.name, job.index, run.seed_of(job)), list[Note]()
+    episode, notes = Episode(*run.key(job), run.seed_of(job)), list[Note]()
     rollout: Rollout | None = None
     try:
-        rollout = Rollout(mission, job.index, run.seed_of(job), device=run.device)
-        episode = rollout.episode
+        rollout = rollout_of(run, job)
+        episode.seats = dict(rollout.players)
         _play(run, job, rollout, notes, patience)
     except TooLong:
         raise
     except Mishap as mishap:
-        episode.failure = failure_of(mishap.error, mishap.agent, mishap.policy, episode.steps)
+        episode.failure = Failure.of(mishap.error, mishap.agent, mishap.policy)
     except Exception as error:
-        episode.failure = failure_of(error, "", "", episode.steps)
+        episode.failure = Failure.of(error)
     finally:
         if rollout is not None:
             rollout.close()
+    if rollout is not None and rollout.begun:
+        failure, episode = episode.failure, rollout.episode
+        episode.failure = failure and replace(failure, step=episode.steps)
     return finished(episode, job, perf_counter() - begin), notes
+
+
+def rollout_of(run: Run, job: Job) -> Rollout:
+    """The rollout of an episode, ready to begin."""
+    rollout = Rollout(run.missions[job.mission], job.index, device=run.device)
+    rollout.players = run.names(job, rollout.seats())
+    replay = run.replay_of(job)
+    if replay is not None:
+        rollout.save_replay(replay, rollout.players)
+    return rollout
 
 
 def _play(run: Run, job: Job, rollout: Rollout, notes: list[Note], patience: Patience | None) -> None:
     seats = rollout.seats()
-    seating = run.seating(job, len(seats))
-    episode = rollout.episode
-    episode.seats = run.names(job, seats)
-    replay = run.replay_of(job)
-    if replay is not None:
-        rollout.save_replay(replay, episode.seats)
     cast, most = run.cast(job.mission), run.most(job.mission, len(seats))
-    with Team.seated(seats, cast, seating, run.setting_of(job.mission), run.key(job), most) as team:
+    seating, setting = run.seating(job, len(seats)), run.setting_of(job.mission)
+    with Team.seated(seats, cast, seating, setting, run.key(job), most) as team:
         try:
-            play(rollout, team if patience is None else _Impatient(team, patience))
+            play(rollout, team if patience is None else Impatient(team, patience), run.seed_of(job))
         finally:
-            episode.late = {str(name): count for name, count in team.late.items()}
+            rollout.episode.late = {str(name): count for name, count in team.late.items()}
             notes += team.notes
-
-
-class _Impatient:
-    """A team that gives up when it gets too late."""
-
-    def __init__(self, team: Team, patience: Patience) -> None:
-        self._team, self._patience = team, patience
-
-    def act(self, observations: Observations) -> Actions:
-        if self._patience.over:
-            raise TooLong
-        actions = self._team.act(observations)
-        self._patience.begin()
-        return actions
 
 
 def finished(episode: Episode, job: Job, seconds: float) -> Episode:
@@ -147,26 +96,46 @@ def finished(episode: Episode, job: Job, seconds: float) -> Episode:
     return episode
 
 
-def failure_of(error: BaseException, agent: str, policy: str, step: int) -> Failure:
-    """What is kept of an exception; the traceback's end, where the cause stands, if it is long."""
-    text = "".join(traceback.format_exception(error))
-    return Failure(type(error).__name__, str(error), agent, policy, step, text[-_TRACEBACK_LIMIT:])
-
-
 # -- before the first episode ----------------------------------------------------------------------------
 
 
-def survey(run: Run) -> list[list[Seat]]:
+def apart(plan: Plan, seed: int = 0) -> Pool:
+    """A pool without members, to play something in: here, unless the plan trusts what is played with data only."""
+    if plan.trust == "all":
+        return Pool([], seed=seed)
+    return Pool([], seed=seed, backend="process" if plan.backend == "auto" else plan.backend, trust=plan.trust)
+
+
+Surveyed = tuple[list[Seat], list[bool | None]]
+"""The seats of a mission, and how its players are understood; see `Player.acts`."""
+
+
+def understood(run: Run) -> Run:
+    """The run with every player understood, for what is played without an evaluation around it."""
+    casts = [run.cast(number) for number in range(len(run.missions))]
+    if all(plainly_acts(player) is not None for cast in casts for player in cast):
+        return run
+    with apart(Plan(), run.seed) as pool:
+        return run.with_acts([acts for _, acts in survey(run, pool)])
+
+
+def survey(run: Run, pool: Pool, spaces: bool = True) -> list[Surveyed]:
     """Builds every mission once, and every policy for its first seats, so that a mistake is told before work begins.
 
+    Args:
+        run: What is to be played.
+        pool: Where. What may serve again stays in its store; what is drawn from process-wide generators is put back.
+        spaces: Whether seats come with their spaces, which are not data.
+
     Returns:
-        The seats of each mission.
+        The seats of each mission, and how its players are understood.
 
     Raises:
         BadInput: a mission or a policy cannot be built; says which, and why.
     """
-    with Pool([]) as pool:  # so that what is drawn from process-wide generators there is put back
-        outcomes = pool.map(lambda number: _seats(run, number), range(len(run.missions)), outcomes=True)
+    keys = [("survey", mission.name) for mission in run.missions]
+    seats = partial(_seats if spaces else _seats_as_data, run)
+    outcomes = pool.map(seats, range(len(run.missions)), keys=keys, outcomes=True, deadline=math.inf)
     for outcome in outcomes:
         if outcome.error is not None:
             outcome.error.__notes__ = []  # where it was tried out is of no interest
@@ -174,9 +143,14 @@ def survey(run: Run) -> list[list[Seat]]:
     return [outcome.answer for outcome in outcomes]
 
 
-def _seats(run: Run, number: int) -> list[Seat]:
+def _seats_as_data(run: Run, number: int) -> Surveyed:
+    seats, acts = _seats(run, number)
+    return [replace(seat, observation_space=None, action_space=None) for seat in seats], acts
+
+
+def _seats(run: Run, number: int) -> Surveyed:
     mission = run.missions[number]
-    rollout = attempt(lambda: Rollout(mission, 0, run.seed, device=run.device), f"mission {mission.name!r}")
+    rollout = attempt(lambda: Rollout(mission, device=run.device), f"mission {mission.name!r}")
     try:
         seats: list[Seat] = rollout.seats()
         if run.replays is not None:
@@ -186,14 +160,27 @@ def _seats(run: Run, number: int) -> list[Seat]:
     if not seats:
         raise BadInput(f"mission {mission.name!r} has no seats: nobody can play it")
     cast = run.cast(number)
+    acts = [player.acts for player in cast]
     for who, index in enumerate(first_episodes(cast, len(seats))):
         if index is not None and index < run.episodes:
             seating = run.seating(Job(number, index), len(seats))
             player, seat = cast[who], seats[seating.index(who) if who in seating else 0]
             what = f"policy {player.name!r} for seat {seat.agent!r} of mission {mission.name!r}"
-            _check_policy(attempt(partial(built, player.factory, seat), what), player, what)
+            acts[who] = attempt(partial(understood_player, player, seat, partial(_observed, run, number)), what).acts
     _check_noop(run, mission, seats)
-    return seats
+    return seats, acts
+
+
+def _observed(run: Run, number: int, seat: Seat) -> tuple[Seat, Any]:
+    """What a seat sees first in the mission; if it is not due then, what another one sees, and which."""
+    rollout = Rollout(run.missions[number], device=run.device)
+    try:
+        seats = {each.agent: each for each in rollout.seats()}
+        seen = rollout.begin(run.seed)
+        agent = seat.agent if seat.agent in seen else next(iter(seen))
+        return seats[agent], seen[agent]
+    finally:
+        rollout.close()
 
 
 def _check_noop(run: Run, mission: Mission, seats: list[Seat]) -> None:
@@ -213,40 +200,12 @@ def attempt(build: Callable[[], Any], what: str) -> Any:
         raise BadInput(f"{what} cannot be built: {type(error).__name__}: {error}{place(error)}") from error
 
 
-def _check_policy(policy: Any, player: Player, what: str) -> None:
-    in_batches = hasattr(policy, "act_batch") and not hasattr(policy, "act")
-    if in_batches and player.declares("act_batch") is None:
-        raise BadInput(
-            f"{what} has act_batch(…) and no act(obs), but its factory does not say so before it is called: give the "
-            f"class {type(policy).__name__} itself, or set act_batch = True on the factory"
-        )
-    if not (callable(policy) or hasattr(policy, "act") or hasattr(policy, "act_batch")):
-        raise BadInput(f"{what} is a {type(policy).__name__}: it has no act(obs), no act_batch(…) and cannot be called")
-    close = getattr(policy, "close", None)
-    if callable(close):
-        close()
-
-
 def lost(run: Run, job: Job, seats: Mapping[str, str], error: BaseException) -> Episode:
     """The record of an episode whose worker was lost with it: its black box says whose policy was being asked."""
     name, index = run.key(job)
     words = last_words(run.setting.blackbox, run.key(job))
-    failure = failure_of(error, words.agent, words.policy, words.step)
-    failure = replace(failure, message=in_words(failure.message), traceback=in_words(failure.traceback))
+    failure = Failure.of(error, words.agent, words.policy, words.step)
+    message, traceback = (in_words(text, "episode") for text in (failure.message, failure.traceback))
+    failure = replace(failure, message=message, traceback=traceback)
     episode = Episode(name, index, run.seed_of(job), seats=dict(seats), failure=failure)
     return finished(episode, job, 0.0)
-
-
-_WORDS = (
-    (re.compile(r"\bitem \d+ lost its worker in the mapped function"), "the episode lost its worker"),
-    (re.compile(r"\bitem \d+ did not answer the mapped function within"), "the episode did not end within"),
-    (re.compile(r"\bitem \d+ called"), "the episode called"),
-    (re.compile(r"\bwhile it ran the mapped function"), "while it played an episode"),
-)
-
-
-def in_words(text: str) -> str:
-    """The engine knows of items and mapped functions; here they are episodes."""
-    for pattern, words in _WORDS:
-        text = pattern.sub(words, text)
-    return text

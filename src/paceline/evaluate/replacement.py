@@ -79,7 +79,7 @@ def mixed(run: Run) -> Run:
         if any(player.share != 1 for player in cast):
             raise BadInput("a candidate is played in every mix with its pool: leave shares of seats away")
         rng = random.Random(run.seed)  # one for all mixes of a mission, as `cogames pickup` has it
-        seats = _seats(mission, run.seed)
+        seats = _seats(mission)
         for candidates in range(seats, -1, -1):
             name = f"{mission.name} c{candidates}"
             missions.append(replace(mission, name=name, seating=_seating(cast, seats, candidates, run.episodes, rng)))
@@ -128,8 +128,8 @@ def _replacement(base: str, candidate: str, pool: tuple[str, ...], mixes: list[M
     return Replacement(base, candidate, pool, alone, tuple(valued), value)
 
 
-def _seats(mission: Mission, seed: int) -> int:
-    rollout = attempt(lambda: Rollout(mission, 0, seed), f"mission {mission.name!r}")
+def _seats(mission: Mission) -> int:
+    rollout = attempt(lambda: Rollout(mission), f"mission {mission.name!r}")
     try:
         seats: int = len(rollout.seats())
         return seats

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 
 from paceline.errors import BadInput
+from paceline.fingerprint import Fingerprint, fingerprint, plain_text
 from paceline.seeds import digest
 from paceline.team import Player, Setting, assign, most_counts
 from paceline.types import Mission, Seat
@@ -142,6 +144,14 @@ class Run:
         """The same run, with a directory in which policies write down who is being asked."""
         return replace(self, setting=replace(self.setting, blackbox=directory))
 
+    def with_acts(self, acts: Sequence[Sequence[bool | None]]) -> Run:
+        """The same run, with how the players of each mission's cast are understood; see `Player.acts`."""
+        casts = [
+            tuple(replace(player, acts=each) for player, each in zip(self.cast(number), found, strict=True))
+            for number, found in enumerate(acts)
+        ]
+        return replace(self, casts=tuple(casts))
+
     def _with_each(self, change: Callable[[Player], Player]) -> Run:
         casts = tuple(tuple(map(change, cast)) for cast in self.casts)
         return replace(self, players=tuple(map(change, self.players)), casts=casts)
@@ -159,9 +169,16 @@ class Run:
             **({"mixes": {name: list(mix) for name, mix in self.mixes.items()}} if self.mixes else {}),
         }
 
-    def fingerprint(self) -> str:
-        """A digest of the identity."""
-        return digest(self.identity())
+    def recipes(self) -> dict[str, Fingerprint]:
+        """What its policies and missions are made of, by whose it is: part of what makes this run the one it is."""
+        found: dict[str, Fingerprint] = {}
+        for number, mission in enumerate(self.missions):
+            found[f"mission {mission.name!r}"] = fingerprint(partial(mission.make, **mission.options))
+            for player in self.cast(number):
+                owner, parts = f"policy {player.name!r}", fingerprint(player.factory)
+                if found.setdefault(owner, parts) != parts:
+                    found[f"{owner} on mission {mission.name!r}"] = parts
+        return found
 
 
 def _stem(name: str) -> str:
@@ -172,7 +189,7 @@ def _stem(name: str) -> str:
 def _options(mission: Mission) -> dict[str, str]:
     """The options of a mission, and what its recipe says of itself."""
     told: Mapping[str, object] = getattr(mission.make, "recipe_identity", dict)()
-    return {name: repr(value) for name, value in {**mission.options, **told}.items()}
+    return {name: plain_text(value) for name, value in {**mission.options, **told}.items()}
 
 
 def _check_names(what: str, names: list[str]) -> None:

@@ -20,17 +20,18 @@ class Store:
 
     Args:
         path: The directory; made if it is missing.
-        plan: What is asked, with the identity of the run under "identity", and under "files" what it follows from.
+        plan: What is asked, as `Records` takes it.
         resume: Whether to go on with what is there.
 
     Raises:
-        BadInput: it holds another run, or the files of this one have changed; or a run, and `resume` was not said.
+        BadInput: it holds another run, or this one with other files or recipes; or a run, and `resume` was not said.
     """
 
     def __init__(self, path: Path, plan: Mapping[str, Any], *, resume: bool = False) -> None:
         self.path = path
         self._records = Records(path, EPISODES, plan, resume=resume)
         self.done = _episodes(path, self._records.lines)
+        self.notes = self._records.notes
 
     def add(self, episode: Episode) -> None:
         """Writes an episode that has ended; it is on disk when this returns."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from paceline.catalog.loading import place
-from paceline.errors import BadInput
+from paceline.errors import BadInput, place
+from paceline.evaluate.playing import understood
 from paceline.evaluate.run import Job, Run
 from paceline.rollout import Actions, Observations, Rollout, play
 from paceline.team import Mishap, Team
-from paceline.types import Episode
+from paceline.types import Episode, Step, Task
 
 
 def watch(run: Run, job: Job, render_mode: str, show: Callable[[Any], None]) -> None:
@@ -25,13 +25,14 @@ def watch(run: Run, job: Job, render_mode: str, show: Callable[[Any], None]) -> 
     Raises:
         BadInput: the environment cannot show itself so; or it, or a policy, raises something else, which is the cause.
     """
+    run = understood(run)
     rollout = _Shown(run, job, render_mode, show)
     try:
         seats, here = rollout.seats(), run.here()
         with Team.seated(
             seats, here.cast(job.mission), run.seating(job, len(seats)), here.setting, run.key(job)
         ) as team:
-            play(rollout, team)
+            play(rollout, team, run.seed_of(job))
     except Mishap as mishap:
         who = f"agent {mishap.agent}, policy {mishap.policy}"
         raise BadInput(_what(rollout.episode, who, mishap.error)) from mishap.error
@@ -54,9 +55,7 @@ class _Shown(Rollout):
         mission = run.missions[job.mission]
         self._name, self._render_mode, self._show = mission.name, render_mode, show
         try:
-            super().__init__(
-                mission, job.index, run.seed_of(job), device=run.device, options={"render_mode": render_mode}
-            )
+            super().__init__(mission, job.index, device=run.device, options={"render_mode": render_mode})
         except Exception as error:
             what = f"{type(error).__name__}: {error}{place(error)}"
             raise BadInput(
@@ -64,13 +63,17 @@ class _Shown(Rollout):
                 f"{what}"
             ) from error
 
-    def reset(self) -> Observations:
-        return self._drawn(super().reset())
+    def begin(self, seed: int, task: Task | None = None, *, anew: bool = True) -> Observations:
+        observations = super().begin(seed, task, anew=anew)
+        self._draw()
+        return observations
 
-    def step(self, actions: Actions) -> Observations:
-        return self._drawn(super().step(actions))
+    def step(self, actions: Actions) -> Step:
+        step = super().step(actions)
+        self._draw()
+        return step
 
-    def _drawn(self, observations: Observations) -> Observations:
+    def _draw(self) -> None:
         if not hasattr(self.env, "render"):
             raise BadInput(f"mission {self._name!r} cannot be shown: its environment has no render()")
         frame = self.env.render()
@@ -79,4 +82,3 @@ class _Shown(Rollout):
                 f"mission {self._name!r} draws nothing as {self._render_mode}; --gif needs 'rgb_array', --watch 'ansi'"
             )
         self._show(frame)
-        return observations

@@ -16,9 +16,10 @@ from paceline.engine import Pool
 from paceline.errors import BadInput
 from paceline.groups.config import VAL_SEED, GroupsConfig
 from paceline.groups.layouts import Layouts
-from paceline.groups.trajectory import Trajectory, failure_of
+from paceline.groups.trajectory import Trajectory
 from paceline.groups.turns import is_of_the_plan, tell_of, whole
 from paceline.seeds import digest, seed_of
+from paceline.types import Failure
 
 
 def first_seed(asked: int | None, config: GroupsConfig, base: int | None, counter: int) -> tuple[int, int]:
@@ -109,7 +110,7 @@ class Beginning:
 def _fail(trajectory: Trajectory, error: BaseException) -> None:
     if is_of_the_plan(error):
         raise error
-    trajectory.fail(failure_of(error))
+    trajectory.fail(Failure.of(error))
     tell_of(trajectory)
 
 

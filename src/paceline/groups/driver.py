@@ -21,10 +21,10 @@ from paceline.groups.asking import asker, cancel, cancelled, run_to_its_end
 from paceline.groups.groups import Groups
 from paceline.groups.prompts import Prompter, parse
 from paceline.groups.queueing import Turnstile
-from paceline.groups.trajectory import Trajectory, failure_of
+from paceline.groups.trajectory import Trajectory
 from paceline.groups.turns import Ticket, check_straggling, tell_of, whole
 from paceline.seeds import seed_of
-from paceline.types import Reply, Turn
+from paceline.types import Failure, Reply, Turn
 
 _POLL = 1e-3, 5e-3  # seconds for which the environments may keep the loop from the network: at first, and at most
 _SEED_BITS = 31  # what every endpoint takes for a seed
@@ -233,7 +233,7 @@ class _Driver:
         trajectory.tries_in_vain = max(1, whole(getattr(error, "tries", 1)) or 1)
         self._usage.unanswered += 1
         self._usage.retries += trajectory.tries_in_vain - 1
-        trajectory.fail(failure_of(error, trajectory.status.num_actions))
+        trajectory.fail(Failure.of(error, step=trajectory.status.num_actions))
         tell_of(trajectory)
 
     async def _answered(self, trajectory: Trajectory) -> dict[str, Any]:

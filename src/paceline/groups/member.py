@@ -13,12 +13,15 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from paceline.catalog.text_envs import Factory, check_is_text_env, lookup_of, takes
-from paceline.engine import Anew
+from paceline.engine import Anew, data_record
 from paceline.errors import BadInput, PacelineError
-from paceline.groups.trajectory import Turned, check_is_state, failure_of
+from paceline.groups.trajectory import Turned, check_is_state
 from paceline.types import Failure
 
+data_record(Failure)
 
+
+@data_record
 class Begun(NamedTuple):
     """A new episode."""
 
@@ -97,7 +100,7 @@ class Member:
         """What was done before it is not lost with it. What the engine has to say is the engine's."""
         if isinstance(error, PacelineError) and not isinstance(error, BadInput):
             raise error
-        return failure_of(error, step)
+        return Failure.of(error, step=step)
 
     def _step(self, action: Any) -> tuple[float, bool, Mapping[str, Any]]:
         """Reward, whether it is done, and what else there is to know."""

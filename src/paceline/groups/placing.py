@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 from paceline.catalog.text_envs import Factory, text_env_names
-from paceline.engine import HERE, Plan, Pool, Trace
-from paceline.engine.budget import current
+from paceline.engine import HERE, Plan, Pool, Trace, current_budget
 from paceline.errors import BadInput, NotSendable, PlanNotMet
 from paceline.groups.config import GroupsConfig
 from paceline.groups.member import Member
@@ -39,7 +38,8 @@ class Places:
         self.pool = self._open_or_stay(trace) if _is_a_wish(plan, config) else self._open(trace)
         self.parallel = self._asked.backend != "inline"
         if self._asked.backend == "auto" and self._asked.isolate:  # there is nothing left to choose
-            self._plan = Plan("process", self.pool.plan.workers, isolate=True, why=_why_isolated(config))
+            why, trust = _why_isolated(config), self._asked.trust
+            self._plan = Plan("process", self.pool.plan.workers, isolate=True, why=why, trust=trust)
 
     @property
     def plan(self) -> Plan:
@@ -59,7 +59,8 @@ class Places:
         asked = None if self._asked.backend == "inline" else self._asked.workers
         workers = (asked or workers_for(self._config)) if wanted else 0
         self.pool.move(self._spread(len(self._tag_of), workers, 0), backend=backend, workers=workers)
-        self._plan = Plan(backend, workers, why=_SWITCHED) if wanted else Plan("inline", 1, why=_SWITCHED)
+        there = Plan(backend, workers, why=_SWITCHED, trust=self._asked.trust) if wanted else None
+        self._plan = there or Plan("inline", 1, why=_SWITCHED)
         if not wanted and self._config.manager.step_timeout is not None:
             _log.warning("es_manager.step_timeout is not kept in the caller's process: a step that hangs there, hangs")
 
@@ -93,6 +94,7 @@ class Places:
             deadline=self._config.manager.step_timeout,
             failed_builds="keep",
             isolate=self._asked.isolate,
+            trust=self._asked.trust,
             trace=trace,
         )
 
@@ -150,10 +152,13 @@ def _chosen(asked: Plan, config: GroupsConfig) -> Plan:
         enough = 1 if asked.backend == "inline" else workers_for(config)
         return replace(asked, workers=enough if asked.workers is None else asked.workers)
     if switch is False or most == 0:
-        return Plan("inline", 1, why="use_multiprocessing or max_workers of the configuration say so")
+        why = "use_multiprocessing or max_workers of the configuration say so"
+        if asked.trust == "data":
+            raise BadInput(f"trust='data' (--untrusted) needs workers, and there are none: {why}")
+        return Plan("inline", 1, why=why)
     if switch:
         why = "use_multiprocessing of the configuration says so"
-        return Plan("process", workers_for(config), isolate=asked.isolate, why=why)
+        return Plan("process", workers_for(config), isolate=asked.isolate, why=why, trust=asked.trust)
     return replace(asked, workers=asked.workers if most is None else most)
 
 
@@ -169,7 +174,7 @@ def _check_kinds(config: GroupsConfig) -> None:
 def workers_for(config: GroupsConfig) -> int:
     """How many workers, if nobody says so."""
     asked = config.manager.max_workers
-    return min(_MOST_WORKERS, current().slots) if asked is None else asked
+    return min(_MOST_WORKERS, current_budget().slots) if asked is None else asked
 
 
 def deal(kinds: Sequence[str], stay: Sequence[str], workers: int, own: int) -> list[int]:

@@ -7,14 +7,12 @@ error ──► the same, with `failure`, and the trajectory is over: never drop
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from paceline.engine import wire
 from paceline.errors import BadInput
 from paceline.seeds import digest
 from paceline.types import Failure
@@ -167,12 +165,6 @@ def _shown(state: Any, left: int) -> dict[str, Any]:
         return {"state": state, "actions_left": left}
     images = pictures(state)
     return {"state": "<images>" * len(images), "images": images, "actions_left": left}
-
-
-def failure_of(error: BaseException, step: int = 0) -> Failure:
-    """An exception as a record."""
-    where = "".join(traceback.format_exception(error))
-    return Failure(type(error).__name__, wire.words(error), step=step, traceback=where)
 
 
 def check_is_state(state: Any, who: str) -> None:

@@ -23,7 +23,8 @@ from paceline.engine import Handle, Pool, wait_for_any
 from paceline.engine.calls import Found
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.errors import BadInput, Closed, PlanNotMet, SharedRandomness
-from paceline.groups.trajectory import Said, Trajectory, failure_of
+from paceline.groups.trajectory import Said, Trajectory
+from paceline.types import Failure
 
 _LATE = ("wait", "truncate")
 _PARTS, _SMALLEST = 2, 32  # in how many parts turns are sent, and how many are not worth another message
@@ -303,7 +304,7 @@ class Turns:
         elif is_of_the_plan(error):
             return error
         else:
-            trajectory.lose(failure_of(error, status.num_actions), ticket.said)
+            trajectory.lose(Failure.of(error, step=status.num_actions), ticket.said)
         ticket.done = status.terminated
         if status.failure is not None and not over:
             failed.append(trajectory)

@@ -44,6 +44,8 @@ class TorchNet:
         BadInput: torch is not installed, there are no weights for this world, or they do not fit it.
     """
 
+    reuse = True  # an episode leaves nothing behind but the generator, which `reset` seeds
+
     def __init__(self, seat: Seat, weights: str | Path | None = None, sharpness: float | None = 1.5) -> None:
         self._torch = _import_torch()
         self._sharpness = sharpness
@@ -57,6 +59,9 @@ class TorchNet:
     def reset(self, seed: int) -> None:
         """Begins an episode; the seed is for those who call `act`, which has no generator of its own."""
         self._rng = np.random.default_rng(seed)
+
+    def begin(self, rows: Sequence[int], seeds: Sequence[int]) -> None:
+        """Begins episodes in some rows. Nothing is kept in rows: each is given its generator with every question."""
 
     def to(self, device: str) -> TorchNet:
         """Moves the network to a device."""

@@ -6,8 +6,32 @@
 A `Player` is a policy as a job knows it, a `Mind` that policy at its seat or seats; `modes` says where minds can live.
 """
 
+from paceline.team.blackbox import last_words
+from paceline.team.callables import understood
+from paceline.team.chairs import Chair
+from paceline.team.local import LocalTeam
+from paceline.team.minds import Builder, cannot_be_copied
 from paceline.team.modes import MODES, Mode
-from paceline.team.players import Player, assign, counts, first_episodes, most_counts
+from paceline.team.players import Player, assign, counts, first_episodes, is_policy, most_counts, plainly_acts
 from paceline.team.team import Mishap, Setting, Team
 
-__all__ = ["MODES", "Mishap", "Mode", "Player", "Setting", "Team", "assign", "counts", "first_episodes", "most_counts"]
+__all__ = [
+    "MODES",
+    "Builder",
+    "Chair",
+    "LocalTeam",
+    "Mishap",
+    "Mode",
+    "Player",
+    "Setting",
+    "Team",
+    "assign",
+    "cannot_be_copied",
+    "counts",
+    "first_episodes",
+    "is_policy",
+    "last_words",
+    "most_counts",
+    "plainly_acts",
+    "understood",
+]

@@ -5,49 +5,29 @@
 
 A factory of policies that share state may have `act_seats(observations) -> actions`, both by the number of the seat:
 then they are asked in one call.
-
-A batch has `lanes` rows, always, and a seat of an episode has the same row wherever it is played: the bits of a forward
-pass depend on both (law 7). Rows that nobody is due in are padding.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
+from paceline.engine import StoreKey, put_back, take
 from paceline.errors import BadInput
-from paceline.seeds import Key, seed_of, sequence
+from paceline.seeds import Key, seed_of
+from paceline.spaces import Array, bounds_of, checked, get_observation, noop_of, put_action, shape_of
+from paceline.tape import Track
+from paceline.team.batches import Batch, Joint
 from paceline.team.blackbox import BlackBox
-from paceline.team.players import Player
-from paceline.team.spaces import Array, bounds_of, checked, get_observation, noop_of, put_action, shape_of
-from paceline.types import Seat
-
-
-@dataclass(frozen=True)
-class Chair:
-    """A seat of an episode, and who plays it.
-
-    Attributes:
-        name: What the team calls it.
-        episode: Mission and index: what its random streams follow, with the agent.
-        seat: The agent's place.
-        player: Who plays it.
-        most: The most seats that the player has in an episode of this mission, which its rows are counted by; 0: as
-            many as in this one.
-    """
-
-    name: Hashable
-    episode: tuple[str, int]
-    seat: Seat
-    player: Player
-    most: int = 0
+from paceline.team.chairs import Chair
+from paceline.team.players import Player, plainly_acts
+from paceline.types import Acted, Seat
 
 
 @dataclass(frozen=True)
@@ -84,11 +64,15 @@ class Recipe:
         return (*first.episode, "policy", first.player.name, first.seat.agent)
 
 
+Outcome = tuple[float, bool, bool, Any]
+"""Reward, terminated, truncated, and the final observation if the agent's episode ended."""
+
+
 class Mind:
     """A policy, or several that stay together, at one or more chairs."""
 
     def __init__(self, recipe: Recipe) -> None:
-        self._chairs, self._limit = recipe.chairs, recipe.limit
+        self._chairs, self._limit, self._seed = list(recipe.chairs), recipe.limit, recipe.seed
         self._places = {chair.name: number for number, chair in enumerate(recipe.chairs)}
         self._shapes = [shape_of(chair.seat.observation_space) for chair in recipe.chairs]
         self._spaces = [chair.seat.action_space for chair in recipe.chairs]
@@ -99,18 +83,91 @@ class Mind:
         self._box = BlackBox(recipe.blackbox, recipe.chairs[0].episode, who)
         self._inhand = self._box.numbers
         self._late: list[Hashable] = []
-        factory = _own(recipe.chairs[0].player.factory)
-        self._batch: _Batch | _Joint | None = _Batch(recipe, factory) if recipe.rows else None
-        self._policies = [] if self._batch else [self._seated(factory, chair, recipe.seed) for chair in recipe.chairs]
-        if hasattr(factory, "act_seats"):
-            self._batch = _Joint(recipe, factory.act_seats)
-        self._acts = [policy if (act := getattr(policy, "act", None)) is None else act for policy in self._policies]
-        if all(hasattr(policy, "snapshot") and hasattr(policy, "restore") for policy in self._minded):
-            # Only then, because the engine takes whoever has these two for one that can be saved.
+        self._extras: dict[Hashable, Mapping[str, Any]] = {}
+        self._player = recipe.chairs[0].player
+        self._builder = Builder(self._player)
+        self._batch: Batch | Joint | None = None
+        self._policies: list[Any] = []
+        if recipe.rows:
+            build = partial(self._builder.build, recipe.chairs[0].seat)
+            self._batch = Batch(recipe.chairs, recipe.rows, recipe.lanes, recipe.seed, build)
+        else:
+            self._build(range(len(self._chairs)))
+        self._tracks = [Track(chair.seat) for chair in self._chairs] if self._player.declares("learn") else []
+        if self._batch.can_be_saved if isinstance(self._batch, Batch) else all(map(_saves_itself, self._policies)):
+            # Only then, because the engine takes a member that has these two for one that can be saved.
             self.snapshot, self.restore = self._save, self._go_on_from
 
-    def act(self, observations: dict[Hashable, Any]) -> tuple[dict[Hashable, Any], list[Hashable]]:
-        """Answers for those of its chairs that are due. Returns the actions, and who was late."""
+    # -- its policies ----------------------------------------------------------------------------------------
+
+    def begin(self, episodes: Mapping[Hashable, tuple[str, int]]) -> None:
+        """Begins the next episode of some chairs.
+
+        Policies that keep what they have learned, and those that are declared to be as new after a reset, are reset;
+        others are built anew.
+        """
+        places = {self._places[name]: episode for name, episode in episodes.items()}
+        for place, episode in places.items():
+            self._chairs[place] = self._chairs[place].playing(episode)
+        if isinstance(self._batch, Batch):
+            self._batch.begin(places)
+        elif self._tracks or self._builder.reuses:
+            for place in places:
+                self._reset(place)
+        elif len(places) == len(self._chairs):
+            self._builder.close(self._policies, sound=True)
+            self._builder, self._policies = Builder(self._player), []
+            self._build(range(len(self._chairs)))
+        else:
+            raise BadInput(f"{self._whose[0]} shares state with others: all of its chairs begin together")
+
+    def _build(self, places: Iterable[int]) -> None:
+        for place in places:
+            self._inhand[0] = place + 1
+            self._policies.append(self._builder.build(self._chairs[place].seat))
+            self._reset(place)
+        self._inhand[0] = 0
+        if self._builder.act_seats is not None:
+            self._batch = Joint(self._chairs, self._builder.act_seats)
+        self._acts = [policy if (act := getattr(policy, "act", None)) is None else act for policy in self._policies]
+
+    def _reset(self, place: int) -> None:
+        policy, chair = self._policies[place], self._chairs[place]
+        if hasattr(policy, "reset"):
+            self._inhand[0] = place + 1
+            policy.reset(seed_of(self._seed, "policy", *chair.episode, chair.seat.agent))
+            self._inhand[0] = 0
+
+    def close(self) -> None:
+        """Lets the policies close; those that may serve again are left to later episodes in this worker."""
+        sound = self._inhand[0] == 0
+        self._box.close()
+        self._inhand = self._box.numbers
+        self._builder.close(self._batch.policies if isinstance(self._batch, Batch) else self._policies, sound=sound)
+
+    def _save(self) -> Any:
+        episodes = {chair.name: chair.episode for chair in self._chairs}
+        if isinstance(self._batch, Batch):
+            return episodes, self._batch.save(), self._tracks
+        return episodes, [policy.snapshot() for policy in self._policies], self._tracks
+
+    def _go_on_from(self, state: Any) -> None:
+        episodes, saved, tracks = state
+        if any(chair.episode != episodes[chair.name] for chair in self._chairs):
+            self.begin(episodes)
+        self._tracks = tracks
+        if isinstance(self._batch, Batch):
+            self._batch.restore(saved)
+            return
+        for policy, mine in zip(self._policies, saved, strict=True):
+            policy.restore(mine)
+
+    # -- what it is asked --------------------------------------------------------------------------------------
+
+    def act(
+        self, observations: dict[Hashable, Any]
+    ) -> tuple[dict[Hashable, Any], list[Hashable], dict[Hashable, Mapping[str, Any]]]:
+        """Answers for those of its chairs that are due. Returns the actions, who was late, and extras."""
         self._inhand[1] += 1
         due = {self._places[name]: obs for name, obs in observations.items()}
         if self._batch is not None:
@@ -118,17 +175,23 @@ class Mind:
             answers = self._timed(self._batch.act, due)
         else:
             answers = {place: self._ask(place, obs) for place, obs in due.items()}
-        actions = {self._chairs[place].name: self._checked(place, action) for place, action in answers.items()}
+        actions = {place: self._checked(place, action) for place, action in answers.items()}
+        for place, action in actions.items() if self._tracks else ():
+            self._record(place, due[place], action)
         self._inhand[0] = 0
-        return actions, self._lateness()
+        late, extras = self._beside()
+        return {self._chairs[place].name: action for place, action in actions.items()}, late, extras
 
-    def act_rows(self, observations: Array, due: Array, actions: Array) -> list[Hashable] | None:
-        """The same on rows, one per chair; what is not due is left as it is. Returns who was late, if anybody was."""
+    def act_rows(
+        self, observations: Array, due: Array, actions: Array
+    ) -> tuple[list[Hashable], dict[Hashable, Mapping[str, Any]]] | None:
+        """The same on rows, one per chair; what is not due is left as it is. Returns who was late and extras, if there
+        are any."""
         self._inhand[1] += 1
-        if len(self._chairs) == 1 and self._batch is None:  # then it is due; hot
+        if len(self._chairs) == 1 and self._batch is None and not self._tracks:  # then it is due; hot
             self._put(actions, 0, self._ask(0, get_observation(observations[0, ...], self._shapes[0])))
             self._inhand[0] = 0
-            return self._lateness() if self._late else None
+            return self._beside() if self._late or self._extras else None
         places = [place for place, is_due in enumerate(due.tolist()) if is_due]
         seen = {place: get_observation(observations[place, ...], self._shapes[place]) for place in places}
         if self._batch is not None:
@@ -138,48 +201,51 @@ class Mind:
         else:
             for place, obs in seen.items():
                 self._put(actions, place, self._ask(place, obs))
+        for place in places if self._tracks else ():
+            self._record(place, seen[place], actions[place, ...].copy())
         self._inhand[0] = 0
-        return self._lateness() or None
+        return self._beside() if self._late or self._extras else None
+
+    def tell(self, outcomes: Mapping[Hashable, Outcome]) -> None:
+        """Tells its policies what came of their last actions."""
+        for name, outcome in outcomes.items():
+            place = self._places[name]
+            self._inhand[0] = place + 1
+            if self._tracks:
+                self._tracks[place].step(*outcome)
+            tell = getattr(self._policies[place], "tell", None) if self._policies else None
+            if tell is not None:
+                tell(*outcome)
+        if isinstance(self._batch, Batch):
+            self._batch.tell({self._places[name]: outcome for name, outcome in outcomes.items()})
+        self._inhand[0] = 0
+
+    def states(self, names: Iterable[Hashable]) -> dict[Hashable, Any]:
+        """What a row policy keeps for some of its chairs, if it can say so."""
+        return self._batch.states(self._places[name] for name in names) if isinstance(self._batch, Batch) else {}
+
+    def learn(self, names: Iterable[Hashable]) -> dict[Hashable, Mapping[str, float]]:
+        """Lets learners learn from their rows since the last time. Returns their figures."""
+        figures: dict[Hashable, Mapping[str, float]] = {}
+        for name in names:
+            place = self._places[name]
+            self._inhand[0] = place + 1
+            window, self._tracks[place] = self._tracks[place], Track(self._chairs[place].seat)
+            figures[name] = dict(self._policies[place].learn(window))
+        self._inhand[0] = 0
+        return figures
 
     def in_hand(self) -> Hashable:
         """Which chair it was answering for: asked after a failure."""
         place: int = self._inhand[0]
         return self._chairs[max(0, place - 1)].name
 
-    def close(self) -> None:
-        """Lets the policies close."""
-        self._box.close()
-        self._inhand = self._box.numbers
-        for policy in self._minded:
-            if hasattr(policy, "close"):
-                policy.close()
-
-    @property
-    def _minded(self) -> list[Any]:
-        return [self._batch.policy] if isinstance(self._batch, _Batch) else self._policies
-
-    def _save(self) -> Any:
-        rows = self._batch.generators() if isinstance(self._batch, _Batch) else None
-        return [policy.snapshot() for policy in self._minded], rows
-
-    def _go_on_from(self, state: Any) -> None:
-        policies, generators = state
-        for policy, saved in zip(self._minded, policies, strict=True):
-            policy.restore(saved)
-        if isinstance(self._batch, _Batch):
-            self._batch.set_generators(generators)
-
-    def _seated(self, factory: Callable[..., Any], chair: Chair, seed: int) -> Any:
-        self._inhand[0] = self._places[chair.name] + 1
-        policy = built(factory, chair.seat)
-        if hasattr(policy, "reset"):
-            policy.reset(seed_of(seed, "policy", *chair.episode, chair.seat.agent))
-        self._inhand[0] = 0
-        return policy
-
     def _ask(self, place: int, obs: Any) -> Any:
         self._inhand[0] = place + 1
         return self._timed(self._acts[place], obs) if self._limit is not None else self._acts[place](obs)
+
+    def _record(self, place: int, obs: Any, action: Any) -> None:
+        self._tracks[place].act(obs, action, self._extras.get(self._chairs[place].name, {}))
 
     def _put(self, actions: Array, place: int, action: Any) -> None:
         self._inhand[0] = place + 1
@@ -187,11 +253,19 @@ class Mind:
         if bounds is not None and type(action) is int and bounds[0] <= action < bounds[1]:  # nearly always
             actions[place] = action
             return
+        action = self._without_extras(place, action)
         put_action(actions[place, ...], action, self._spaces[place], self._whose[place])
 
     def _checked(self, place: int, action: Any) -> Any:
         self._inhand[0] = place + 1
-        return checked(action, self._spaces[place], self._whose[place])
+        return checked(self._without_extras(place, action), self._spaces[place], self._whose[place])
+
+    def _without_extras(self, place: int, answer: Any) -> Any:
+        """The action of an answer; what came beside it is kept for the team."""
+        if type(answer) is not Acted:
+            return answer
+        self._extras[self._chairs[place].name] = answer.extras
+        return answer.action
 
     def _timed(self, act: Callable[[Any], Any], what: Any) -> Any:
         begin = perf_counter()
@@ -204,102 +278,104 @@ class Mind:
             return answer
         return {place: self._noops[place] for place in places} if self._batch else self._noops[places[0]]
 
-    def _lateness(self) -> list[Hashable]:
-        late, self._late = self._late, []
-        return late
+    def _beside(self) -> tuple[list[Hashable], dict[Hashable, Mapping[str, Any]]]:
+        """Who was late, and extras, since the last time."""
+        late, extras, self._late, self._extras = self._late, self._extras, [], {}
+        return late, extras
 
 
-class _Joint:
-    """Policies that share state and are asked together, by the numbers of their seats."""
+class Builder:
+    """Builds the policies of a mind; those that may serve again are taken from the worker's store, and put back.
 
-    def __init__(self, recipe: Recipe, act_seats: Callable[[Mapping[int, Any]], Mapping[int, Any]]) -> None:
-        self._seats, self._act_seats = [chair.seat.index for chair in recipe.chairs], act_seats
+    Args:
+        player: Whose policies.
+    """
 
-    def act(self, observations: dict[int, Any]) -> dict[int, Any]:
-        """Answers by place, in one call."""
-        answers = self._act_seats({self._seats[place]: obs for place, obs in observations.items()})
-        return {place: answers[self._seats[place]] for place in observations}
+    def __init__(self, player: Player) -> None:
+        self._player = player
+        by_row = player.declares("act_batch") is not None and player.declares("begin") is not None
+        declared = by_row or bool(player.declares("reuse", False))
+        self.reuses = declared and not plainly_acts(player) and player.recipe is not None
+        """Whether a policy is as new after it has been reset."""
+        self._factory = player.factory if self.reuses else own(player.factory)
+        self.act_seats: Callable[[Mapping[int, Any]], Mapping[int, Any]] | None
+        self.act_seats = getattr(self._factory, "act_seats", None)
+        self._keys: dict[int, StoreKey] = {}
 
+    def build(self, seat: Seat) -> Any:
+        """A policy for a seat."""
+        if self.reuses:
+            key = policy_key(self._player, seat)
+            policy = take(key, partial(built, self._player, self._factory, seat))
+            self._keys[id(policy)] = key
+        else:
+            policy = built(self._player, self._factory, seat)
+        if self._player.weights is not None:
+            policy.load(*self._player.weights)
+        return policy
 
-class _Batch:
-    """The rows of a policy that answers many seats at once."""
-
-    def __init__(self, recipe: Recipe, factory: Callable[..., Any]) -> None:
-        first = recipe.chairs[0]
-        self.policy = built(factory, first.seat)
-        if hasattr(self.policy, "reset"):
-            # By player, not by episode: episodes that share a forward pass share the policy. Rows have generators.
-            self.policy.reset(seed_of(recipe.seed, "policy", first.episode[0], first.player.name))
-        self._rows, self._name = recipe.rows, first.player.name
-        self._seats: list[Seat | None] = [None] * recipe.lanes
-        padding = np.random.default_rng(0)  # padding must draw from nobody's stream
-        self._rngs: list[np.random.Generator] = [padding] * recipe.lanes
-        for row, chair in zip(recipe.rows, recipe.chairs, strict=True):
-            self._seats[row] = chair.seat
-            self._rngs[row] = np.random.default_rng(sequence(recipe.seed, "row", *chair.episode, chair.seat.agent))
-
-    def act(self, observations: dict[int, Any]) -> dict[int, Any]:
-        """Answers by place, in one call."""
-        rows: list[Any] = [next(iter(observations.values()))] * len(self._seats)
-        mask = np.zeros(len(rows), bool)
-        for place, obs in observations.items():
-            rows[self._rows[place]] = obs
-            mask[self._rows[place]] = True
-        answers = self.policy.act_batch(rows, self._seats, mask, self._rngs)
-        _check_batch(answers, len(rows), self._name)
-        return {place: answers[self._rows[place]] for place in observations}
-
-    def generators(self) -> list[Any]:
-        return [self._rngs[row].bit_generator.state for row in self._rows]
-
-    def set_generators(self, states: Sequence[Any]) -> None:
-        for row, state in zip(self._rows, states, strict=True):
-            self._rngs[row].bit_generator.state = state
+    def close(self, policies: Iterable[Any], *, sound: bool) -> None:
+        """Ends policies, or leaves them to later episodes in this worker; one that failed in mid-answer is not."""
+        for policy in policies:
+            key = self._keys.pop(id(policy), None)
+            if key is not None and sound:
+                put_back(key, policy)
+            elif hasattr(policy, "close"):
+                policy.close()
 
 
-def _check_batch(answers: Any, lanes: int, policy: str) -> None:
-    """A list, a tuple, an array or a tensor with an action in every row; what stands in rows of padding is not read."""
-    rows = hasattr(answers, "__getitem__") and hasattr(answers, "__len__") and not isinstance(answers, Mapping | str)
-    if rows and getattr(answers, "shape", (1,)) != () and len(answers) == lanes:
-        return
-    many = f"{len(answers)} rows" if rows and getattr(answers, "shape", (1,)) != () else f"a {type(answers).__name__}"
-    raise BadInput(
-        f"act_batch of policy {policy!r} was asked {lanes} rows (lanes={lanes}) and answered {many}: give a list or an "
-        "array with one action per row, those where mask is false included"
-    )
+def policy_key(player: Player, seat: Seat) -> StoreKey:
+    """Names a player's policy at a seat, for the store."""
+    assert player.recipe is not None
+    spaces = repr((seat.observation_space, seat.action_space))
+    return ("policy", player.recipe, seat.mission, seat.agent, seat.index, seat.device, spaces)
 
 
-def built(factory: Callable[..., Any], seat: Seat) -> Any:
-    """Builds a policy: the factory is given the seat if it takes one. A function of `obs` is a policy already."""
-    try:
-        takes = _signatures.get(factory) or _signatures.setdefault(factory, _takes(factory))
-    except TypeError:  # it cannot be remembered
-        takes = _takes(factory)
-    if takes == "observations":
+def _saves_itself(policy: Any) -> bool:
+    return hasattr(policy, "snapshot") and hasattr(policy, "restore")
+
+
+def built(player: Player, factory: Callable[..., Any], seat: Seat) -> Any:
+    """A policy: what is given if it is one, otherwise what it makes. It is given the seat if it takes an argument."""
+    if plainly_acts(player):
         return factory
-    return factory(seat) if takes == "a seat" else factory()
-
-
-_signatures: WeakKeyDictionary[Callable[..., Any], str] = WeakKeyDictionary()
-"""What factories take: to read a signature takes as long as to build a small policy."""
-
-
-def _takes(factory: Callable[..., Any]) -> str:
     try:
-        parameters = inspect.signature(factory)
-        if inspect.isfunction(factory) and next(iter(parameters.parameters), "") in _OBSERVATION:
-            return "observations"
-        parameters.bind(None)
+        takes_seat = _takes_seat.get(factory)
+        if takes_seat is None:
+            takes_seat = _takes_seat[factory] = _takes_one(factory)
+    except TypeError:  # it cannot be remembered
+        takes_seat = _takes_one(factory)
+    return factory(seat) if takes_seat else factory()
+
+
+_takes_seat: WeakKeyDictionary[Callable[..., Any], bool] = WeakKeyDictionary()
+"""Which factories take a seat: to read a signature takes as long as to build a small policy."""
+
+
+def _takes_one(factory: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(factory).bind(None)
     except (TypeError, ValueError):
-        return "nothing"
-    return "a seat"
+        return False
+    return True
 
 
-def _own(factory: Callable[..., Any]) -> Callable[..., Any]:
+def cannot_be_copied(player: Player) -> str | None:
+    """Why every seat and episode shares the policy that was given for a player; None: each has a copy, or its own."""
+    if not plainly_acts(player) or _has_no_state(player.factory):
+        return None
+    try:
+        copy.deepcopy(player.factory)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def own(factory: Callable[..., Any]) -> Callable[..., Any]:
     """A copy of a factory that may hold state, as a mind in a process gets one by being sent there: what the policies
     of a mind share through their factory is theirs, and not another episode's. What cannot be copied cannot be sent
     either, and there is one of it."""
-    if inspect.isroutine(factory) or inspect.isclass(factory):
+    if _has_no_state(factory):
         return factory
     try:
         return copy.deepcopy(factory)
@@ -307,4 +383,6 @@ def _own(factory: Callable[..., Any]) -> Callable[..., Any]:
         return factory
 
 
-_OBSERVATION = ("obs", "observation")
+def _has_no_state(factory: Callable[..., Any]) -> bool:
+    """Whether it is a class, or a function, which counts as one without state; a method has its object's."""
+    return inspect.isclass(factory) or (inspect.isroutine(factory) and not inspect.ismethod(factory))

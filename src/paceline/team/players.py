@@ -11,13 +11,14 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from paceline.errors import BadInput
 from paceline.seeds import sequence
+from paceline.types import recipe_digest
 
 
 @dataclass(frozen=True)
@@ -26,24 +27,57 @@ class Player:
 
     Attributes:
         name: How reports name it.
-        factory: `factory(seat)` or `factory()`, for a policy; a plain callable `obs -> action` will do for one too.
+        factory: `factory(seat)` or `factory()`, for a policy; or a policy itself, which every seat and episode gets a
+            copy of: an object with `act`, or a plain callable `obs -> action`.
         share: Its share of the seats, by proportion.
         agents: Where its minds live; None: as the job says.
+        weights: A version and what its policies' `load(version, weights)` is given before they play; None: nothing.
+        acts: Whether `factory` is a policy itself; None: the job finds out, see `callables`.
     """
 
     name: str
     factory: Callable[..., Any]
     share: int = 1
     agents: str | None = None
+    weights: tuple[int, Any] | None = None
+    acts: bool | None = None
+
+    @cached_property
+    def recipe(self) -> str | None:
+        """Tells factories apart, whatever they are called; None where that cannot be told."""
+        return recipe_digest(self.factory)
 
     def declares(self, name: str, default: Any = None) -> Any:
-        """What the factory says of its policies: `act_batch`, `together`, `deterministic`. Wrapped ones count too."""
+        """What the factory says of its policies: `act_batch`, `together`, `deterministic`, `reuse`, `begin`, `learn`,
+        `tell`, `tell_rows`. Wrapped ones count too."""
         factory: Any = self.factory
         while factory is not None:
             if hasattr(factory, name):
                 return getattr(factory, name)
             factory = getattr(factory, "func", None)  # a functools.partial
         return default
+
+    @property
+    def is_told(self) -> bool:
+        """Whether its policies take the outcomes of their actions: they declare `tell`, `tell_rows` or `learn`."""
+        return any(self.declares(name) for name in ("tell", "tell_rows", "learn"))
+
+
+def is_policy(thing: Any) -> bool:
+    """Whether it could answer observations: by `act`, by `act_batch`, or when it is called."""
+    return callable(thing) or callable(getattr(thing, "act", None)) or callable(getattr(thing, "act_batch", None))
+
+
+def plainly_acts(player: Player) -> bool | None:
+    """Whether what a player was given is a policy, where that is said or seen without trying it; None: it is not."""
+    given: Any = player.factory
+    if player.acts is not None:
+        return player.acts
+    while isinstance(given, partial):
+        given = given.func
+    if isinstance(given, type):
+        return False
+    return True if callable(getattr(given, "act", None)) or callable(getattr(given, "act_batch", None)) else None
 
 
 def counts(players: Sequence[Player], seats: int, index: int = 0) -> list[int]:

@@ -6,20 +6,21 @@ chairs ── recipes ──► one Pool per mode ──► a port per kind of r
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 from paceline.engine import Plan, Pool, Port, Trace
 from paceline.errors import CallTimeout, NotSendable, WorkerLost
+from paceline.spaces import Shape, get_action, put_observation, shape_of
 from paceline.team import modes
 from paceline.team.blackbox import last_words
+from paceline.team.chairs import Chair
 from paceline.team.device import one_thread
-from paceline.team.minds import Chair, Recipe
+from paceline.team.minds import Outcome, Recipe
 from paceline.team.players import Player, most_counts
-from paceline.team.spaces import Shape, get_action, put_observation, shape_of
-from paceline.types import Seat
+from paceline.types import Seat, Step
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,10 @@ class Team:
         self._notes: list[tuple[str, str]] = []
         self.late: dict[Hashable, int] = {}
         """Chair → how many of its actions came late."""
+        self.extras: dict[Hashable, Mapping[str, Any]] = {}
+        """Chair → what its last answer came with beside the action."""
+        self._chairs = {chair.name: chair for chair in chairs}
+        self._told = [chair.name for chair in chairs if chair.player.is_told]
         self._kind = tuple((chair.episode[0], chair.player.name) for chair in chairs)
         self._order = {chair.name: place for place, chair in enumerate(chairs)}
         by_mode: dict[str, list[Recipe]] = {}
@@ -127,9 +132,57 @@ class Team:
             home.post(observations)
         answers: dict[Hashable, Any] = {}
         mishaps: list[Mishap] = []
+        if self.extras:
+            self.extras = {}
         for home in self._homes:
-            mishaps += home.collect(answers, self.late)
-        return answers, sorted(mishaps, key=lambda mishap: self._order[mishap.chair.name])
+            mishaps += home.collect(answers, self.late, self.extras)
+        return answers, self._in_order(mishaps)
+
+    def _in_order(self, mishaps: list[Mishap]) -> list[Mishap]:
+        return sorted(mishaps, key=lambda mishap: self._order[mishap.chair.name])
+
+    def tell(self, step: Step) -> None:
+        """Tells the outcome of a step to those policies that take it; see `Player.is_told`.
+
+        Raises:
+            Mishap: a policy raised; the first in the order of the chairs.
+        """
+        if not self._told:
+            return
+        self._each("tell", outcomes_of(step, self._told))
+
+    def begin(self, episodes: Mapping[Hashable, tuple[str, int]]) -> None:
+        """Begins the next episode of some chairs: mission and index by chair; see `Mind.begin`.
+
+        Raises:
+            Mishap: a policy raised; the first in the order of the chairs.
+        """
+        self._each("begin", episodes)
+
+    def learn(self, names: Iterable[Hashable] | None = None) -> dict[Hashable, Mapping[str, float]]:
+        """Lets learners learn, all at once where they live apart: the named chairs, or all that learn.
+
+        Returns:
+            Their figures by chair.
+
+        Raises:
+            Mishap: a learner raised; the first in the order of the chairs.
+        """
+        learners = [name for name, chair in self._chairs.items() if chair.player.declares("learn")]
+        wanted = set(learners if names is None else names)
+        return self._each("learn", dict.fromkeys(name for name in learners if name in wanted))
+
+    def _each(self, method: str, arguments: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """Calls a method of the minds of some chairs, with what is given for each."""
+        handles = [(home, home.post_call(method, arguments)) for home in self._homes]
+        answers: dict[Hashable, Any] = {}
+        mishaps: list[Mishap] = []
+        for home, handle in handles:
+            mishaps += home.collect_call(handle, answers)
+        if mishaps:
+            first = self._in_order(mishaps)[0]
+            raise first from first.error
+        return answers
 
     @property
     def notes(self) -> list[tuple[str, str]]:
@@ -209,6 +262,20 @@ class Team:
             self._notes.append((f"batchless {policy}", text))
 
 
+def outcomes_of(step: Step, names: Iterable[Hashable]) -> dict[Hashable, Outcome]:
+    """What came of a step for these chairs, as minds are told it."""
+    return {
+        name: (
+            float(step.rewards[name]),
+            bool(step.terminations[name]),
+            bool(step.truncations[name]),
+            step.final_observations.get(name),
+        )
+        for name in names
+        if name in step.rewards
+    }
+
+
 class _Home:
     """The minds that live in one pool, and the ways to them."""
 
@@ -238,10 +305,34 @@ class _Home:
                     calls.setdefault(number, ({},))[0][name] = obs
             self._handle = self.pool.post("act", calls) if calls else None
 
-    def collect(self, answers: dict[Hashable, Any], late: dict[Hashable, int]) -> list[Mishap]:
+    def post_call(self, method: str, arguments: Mapping[Hashable, Any]) -> Any:
+        """Begins a call of those minds whose chairs are named; gives None if there are none."""
+        calls: dict[int, tuple[dict[Hashable, Any]]] = {}
+        for name, argument in arguments.items():
+            number = self._member.get(name)
+            if number is not None:
+                calls.setdefault(number, ({},))[0][name] = argument
+        return self.pool.post(method, calls) if calls else None
+
+    def collect_call(self, handle: Any, answers: dict[Hashable, Any]) -> list[Mishap]:
+        """Ends a call; what minds answer by chair goes into `answers`."""
+        if handle is None:
+            return []
+        handle.finish()
+        failed: dict[int, BaseException] = {}
+        for number, outcome in handle.outcomes().items():
+            if outcome.error is not None:
+                failed[number] = outcome.error
+            elif outcome.answer is not None:
+                answers.update(outcome.answer)
+        return [self._mishap(number, error) for number, error in failed.items()]
+
+    def collect(
+        self, answers: dict[Hashable, Any], late: dict[Hashable, int], extras: dict[Hashable, Mapping[str, Any]]
+    ) -> list[Mishap]:
         failed: dict[int, BaseException] = {}
         for table in self._tables:
-            failed.update(table.collect(answers, late))
+            failed.update(table.collect(answers, late, extras))
         if self._handle is not None:
             self._handle.finish()
             self.pool.round_over(self._handle)
@@ -249,8 +340,9 @@ class _Home:
                 if outcome.error is not None:
                     failed[number] = outcome.error
                     continue
-                actions, slow = outcome.answer
+                actions, slow, beside = outcome.answer
                 answers.update(actions)
+                extras.update(beside)
                 _add(late, slow)
             self._handle = None
         return [self._mishap(number, error) for number, error in failed.items()]
@@ -306,12 +398,15 @@ class _Table:
         if members:
             port.post(None if len(members) == self._everyone else sorted(members))
 
-    def collect(self, answers: dict[Hashable, Any], late: dict[Hashable, int]) -> dict[int, BaseException]:
+    def collect(
+        self, answers: dict[Hashable, Any], late: dict[Hashable, int], extras: dict[Hashable, Mapping[str, Any]]
+    ) -> dict[int, BaseException]:
         if not self._asked:
             return {}
         self._port.wait(outcomes=True)
-        for slow in self._port.extras.values():
+        for slow, beside in self._port.extras.values():
             _add(late, slow)
+            extras.update(beside)
         actions, errors = self._port.outputs["actions"], self._port.errors
         for name, row, number in self._asked:
             if number not in errors:

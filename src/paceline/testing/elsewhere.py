@@ -2,6 +2,8 @@
 
     main ── stdin: (function, arguments) ──► python -c … ── stdout: ("ok", answer) or ("error", words) ──► main
 
+The answer is data (engine/plain.py), and the process prints elsewhere: nothing that an env writes is unpickled here.
+
 A worker of a pool would not do: it draws from streams that Paceline gave it, and hashes strings as main does.
 """
 
@@ -16,8 +18,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from paceline.engine import wire
-from paceline.errors import NotSendable
+from paceline.engine import plain, wire
+from paceline.errors import NotData, NotSendable
 from paceline.testing.findings import Finding
 
 _START = """
@@ -56,7 +58,10 @@ def run_elsewhere(function: Callable[..., Any], *args: Any, hash_seed: str, pati
         raise Failed(f"it was still running after {patience:.0f} s") from None
     if done.returncode or not done.stdout:
         raise Failed(_ending(done.returncode, done.stderr))
-    kind, answer = pickle.loads(done.stdout)
+    try:
+        kind, answer = plain.from_bytes(done.stdout)
+    except (NotData, TypeError, ValueError) as error:
+        raise Failed(f"its process gave no answer that can be read: {error}") from None
     if kind == "error":
         raise Failed(answer)
     return answer
@@ -95,7 +100,7 @@ def answer(questions: Any, answers: Any) -> None:
     except Exception as error:
         reply = "error", f"{type(error).__name__}: {error}"
     with answers:
-        answers.write(pickle.dumps(reply))
+        answers.write(plain.to_bytes(reply))
 
 
 def _ending(code: int, errors: bytes) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import BadInput
+from paceline.kinds import Kind, kind_of, wrong_kind
 from paceline.seeds import digest
 from paceline.testing.api import BrokenPromise, Complaints, about_reset, about_spaces, about_step
 from paceline.testing.generators import Watch, strange_generators
@@ -87,11 +88,13 @@ def check_is_env(env: Any) -> None:
     Raises:
         BadInput: says what it is, and what would be an env.
     """
-    if hasattr(env, "agent_iter") and hasattr(env, "last"):
+    kind = kind_of(env)
+    if kind is Kind.AEC:
         raise BadInput(
-            f"{_kind(env)} is a PettingZoo AEC env, whose agents act in turn; "
-            "make it parallel: pettingzoo.utils.conversions.aec_to_parallel(env)"
+            f"{_kind(env)} is {kind.value}, whose agents act in turn; make it parallel: paceline.kinds.parallel_of(env)"
         )
+    if kind is Kind.VECTOR:
+        raise wrong_kind(env, "the factory", "envs are examined one at a time")
     missing = [f"{name}()" for name in ("reset", "step") if not callable(getattr(env, name, None))]
     if missing:
         raise BadInput(

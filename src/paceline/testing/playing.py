@@ -12,23 +12,31 @@ import copy
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from paceline.kinds import Kind, kind_of
 from paceline.policies.scripted_text import drawn_action
+from paceline.rollout import play
 from paceline.seeds import digest, seed_of
+from paceline.types import Step
 
 PARTS = ("action", "observation", "reward", "terminated", "truncated")
 Moment = tuple[str, ...]
 """One digest per part; a reset has only an observation, and the digest of None for the rest."""
 
 _NOTHING = digest(None)
+_ONLY = ""  # the agent of an env that has no agents
 _MASK = "action_mask"
 
 
 class Player:
     """One env that is played with sampled actions; from the same seed always with the same ones.
+
+    It is the world half of `paceline.rollout.play`. A play has so many steps, through as many episodes as it takes: the
+    reset after the end of an episode counts as a step in which no agent is due.
 
     Args:
         env: A Gymnasium `Env` or a PettingZoo `ParallelEnv`, or what makes a text environment look like the first.
@@ -37,28 +45,52 @@ class Player:
 
     def __init__(self, env: Any, seed: int) -> None:
         self.env = env
+        self.episode: list[Moment] = []
+        """What has been recorded of the play."""
         self._seed = seed
-        self._over = True
-        self._hands = Hands(seed)
+        self._length = 0
+        self._ended = True
+        self._hands = Hands(env, seed)
         self._seen: tuple[Any, Any] = None, None
 
     def play(self, steps: int) -> list[Moment]:
-        """Resets the env with the seed and makes so many steps, through as many episodes as it takes."""
-        return [self.begin(), *self.go_on(steps)]
+        """Resets the env with the seed and makes so many steps; the actions start anew too."""
+        self._length, self._hands = steps, Hands(self.env, self._seed)
+        moments: list[Moment] = play(self, self._hands, self._seed)
+        return moments
 
-    def begin(self) -> Moment:
-        """Resets the env with the seed; the actions start anew too."""
-        self._hands = Hands(self._seed)
-        return self._reset(seed=self._seed)
+    @property
+    def over(self) -> bool:
+        """Whether the play is as long as it is to be."""
+        return len(self.episode) > self._length
+
+    def begin(self, seed: int, task: Any = None) -> dict[Any, Any]:
+        """Resets the env with the seed."""
+        self.episode = []
+        return self._reset(seed=seed)
+
+    def start(self) -> Moment:
+        """Begins a play, for those that make its steps themselves, by `go_on`."""
+        self._hands = Hands(self.env, self._seed)
+        self.begin(self._seed)
+        return self.episode[0]
+
+    def step(self, actions: Mapping[Any, Any]) -> Step:
+        """Makes a step, or resets the env if its episode has ended."""
+        seen = self._reset() if self._ended else self._step(actions)
+        return Step(seen, {}, {}, {}, {}, {})
 
     def go_on(self, steps: int) -> list[Moment]:
-        """Makes so many steps; a reset after the end of an episode counts as one."""
-        return [self._reset() if self._over else self._step() for _ in range(steps)]
+        """Makes so many steps more."""
+        before = len(self.episode)
+        for _ in range(steps):
+            self.step(self._hands.act(self._due()))
+        return self.episode[before:]
 
     def with_env(self, env: Any) -> Player:
         """The same player at the same moment, but playing `env`."""
         other = copy.copy(self)
-        other.env, other._hands = env, copy.deepcopy(self._hands)
+        other.env, other._hands, other.episode = env, self._hands.at(env), list(self.episode)
         return other
 
     def close(self) -> None:
@@ -66,18 +98,28 @@ class Player:
         with suppress(Exception):
             self.env.close()
 
-    def _reset(self, **seed: int) -> Moment:
+    def _reset(self, **seed: int) -> dict[Any, Any]:
         self._seen = self.env.reset(**seed)
-        self._over = is_parallel(self.env) and not self.env.agents
-        return _NOTHING, digest(self._seen[0]), _NOTHING, _NOTHING, _NOTHING
+        self._ended = is_parallel(self.env) and not self.env.agents
+        self.episode.append((_NOTHING, digest(self._seen[0]), _NOTHING, _NOTHING, _NOTHING))
+        return self._due()
 
-    def _step(self) -> Moment:
-        action = self._hands.action(self.env, *self._seen)
+    def _step(self, actions: Mapping[Any, Any]) -> dict[Any, Any]:
+        action = actions if is_parallel(self.env) else actions[_ONLY]
         taken = digest(action)  # before the env can change it
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._seen = observation, info
-        self._over = not self.env.agents if is_parallel(self.env) else bool(terminated or truncated)
-        return taken, digest(observation), digest(reward), digest(terminated), digest(truncated)
+        self._ended = not self.env.agents if is_parallel(self.env) else bool(terminated or truncated)
+        self.episode.append((taken, digest(observation), digest(reward), digest(terminated), digest(truncated)))
+        return self._due()
+
+    def _due(self) -> dict[Any, Any]:
+        """Agent → what it sees, and the info that came with it; for those that are to act."""
+        if self._ended:
+            return {}
+        if not is_parallel(self.env):
+            return {_ONLY: self._seen}
+        return {agent: (_of(self._seen[0], agent), _of(self._seen[1], agent)) for agent in self.env.agents}
 
 
 class Hands:
@@ -86,21 +128,32 @@ class Hands:
     Where actions are words they are drawn from what the env shows.
     """
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
+    extras: Mapping[Any, Mapping[str, Any]] = MappingProxyType({})
+
+    def __init__(self, env: Any, seed: int) -> None:
+        self._env, self._seed = env, seed
         self._spaces: dict[Any, Any] = {}
         self._words = np.random.default_rng(seed_of(seed, "actions", "words"))
 
-    def action(self, env: Any, observation: Any, info: Any) -> Any:
-        """An action, or one per agent that is to act."""
+    def at(self, env: Any) -> Hands:
+        """The same hands at the same moment, at another env."""
+        other = copy.copy(self)
+        other._env, other._spaces, other._words = env, copy.deepcopy(self._spaces), copy.deepcopy(self._words)
+        return other
+
+    def act(self, observations: Mapping[Any, Any]) -> dict[Any, Any]:
+        """An action for each agent that is due."""
+        return {agent: self._action(agent, *seen) for agent, seen in observations.items()}
+
+    def tell(self, step: Step) -> None:
+        """Nothing that comes of an action changes the next one."""
+
+    def _action(self, agent: Any, observation: Any, info: Any) -> Any:
+        env = self._env
         if is_text(env):
             return drawn_action(env.action_names, observation, self._words)
-        if not is_parallel(env):
-            return self._sample("", env.action_space, observation, info)
-        return {
-            agent: self._sample(agent, env.action_space(agent), _of(observation, agent), _of(info, agent))
-            for agent in env.agents
-        }
+        space = env.action_space(agent) if is_parallel(env) else env.action_space
+        return self._sample(agent, space, observation, info)
 
     def _sample(self, agent: Any, space: Any, observation: Any, info: Any) -> Any:
         if agent not in self._spaces:
@@ -123,7 +176,7 @@ def played(factory: Callable[[], Any], seed: int, steps: int) -> list[Moment]:
 
 def is_parallel(env: Any) -> bool:
     """Whether it is a PettingZoo `ParallelEnv`: its spaces are functions of the agent."""
-    return hasattr(env, "possible_agents") and callable(getattr(env, "action_space", None))
+    return kind_of(env) is Kind.PARALLEL
 
 
 def is_text(env: Any) -> bool:

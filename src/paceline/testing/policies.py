@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from paceline.engine import wire
 from paceline.errors import BadInput
+from paceline.rollout import play
 from paceline.seeds import digest, seed_of
 from paceline.testing.elsewhere import Failed, another_hash_seed, run_elsewhere, sendable
 from paceline.testing.findings import Finding, Report
 from paceline.testing.generators import Watch, strange_generators
-from paceline.types import Seat
+from paceline.types import Acted, Seat, Step
 
 _SAMPLES = 32
 
@@ -21,7 +23,7 @@ _SAMPLES = 32
 def check_policy(factory: Callable[[], Any], observations: Any, *, seed: int = 0) -> Report:
     """Checks that what `factory` builds keeps to the policy API and can be run in parallel.
 
-    A policy has `reset(seed)` and `act(observation)`; it may have `act_batch` (see `paceline.roles.BatchPolicy`), and
+    A policy has `reset(seed)` and `act(observation)`; it may have `act_batch` (see `paceline.roles.RowPolicy`), and
     `snapshot()` with `restore(state)`. Asks whether the same seed and the same observations give the same actions:
     reset again, built again, and built in another process; whether it leaves the process-wide random generators and
     the observations alone; whether the recipe can be sent to a worker; and whether a policy restored from a snapshot
@@ -177,13 +179,15 @@ class PolicyTrial:
         return Finding("batch", "ok", "act_batch() gives an action per observation, the same ones again.")
 
     def _act_on_all_at_once(self) -> list[str]:
-        policy = self._factory()
-        policy.reset(self._seed)
-        rows = len(self._observations)
+        policy, rows = self._factory(), len(self._observations)
+        if hasattr(policy, "begin"):
+            policy.begin(list(range(rows)), [seed_of(self._seed, row) for row in range(rows)])
+        else:
+            policy.reset(self._seed)
         seats = [Seat(f"agent_{row}", row, None, None, "check") for row in range(rows)]
         rngs = [np.random.default_rng((self._seed, row)) for row in range(rows)]
         actions = policy.act_batch(list(self._observations), seats, np.ones(rows, np.bool_), rngs)
-        return [digest(action) for action in actions]
+        return [digest(action) for action in (actions.action if isinstance(actions, Acted) else actions)]
 
 
 def acted(factory: Callable[[], Any], seed: int, observations: Sequence[Any]) -> list[str]:
@@ -194,8 +198,56 @@ def acted(factory: Callable[[], Any], seed: int, observations: Sequence[Any]) ->
 def _act(policy: Any, seed: int | None, observations: Sequence[Any], *, fresh: bool = True) -> list[str]:
     if seed is not None:
         policy.reset(seed)
-    # A copy each: a policy that changes what it is shown must not change what it is shown the next time.
-    return [digest(policy.act(wire.fresh(wire.pack(shown)) if fresh else shown)) for shown in observations]
+    actions: list[str] = play(_Shown(observations, fresh), _Alone(policy), 0)
+    return actions
+
+
+class _Shown:
+    """A world that shows observations one after another, whatever is done; its record is the digests of the actions.
+
+    Args:
+        observations: What it shows.
+        fresh: Whether it shows a copy of each: a policy that changes what it is shown must not change what it is shown
+            the next time.
+    """
+
+    def __init__(self, observations: Sequence[Any], fresh: bool) -> None:
+        self._observations, self._fresh = observations, fresh
+        self.episode: list[str] = []
+
+    @property
+    def over(self) -> bool:
+        """Whether all have been shown."""
+        return len(self.episode) == len(self._observations)
+
+    def begin(self, seed: int, task: Any = None) -> dict[str, Any]:
+        """Shows the first one."""
+        return {} if self.over else self._next()
+
+    def step(self, actions: Mapping[str, Any]) -> Step:
+        """Takes the action, and shows the next one."""
+        self.episode.append(digest(actions["policy"]))
+        return Step({} if self.over else self._next(), {}, {}, {}, {}, {})
+
+    def _next(self) -> dict[str, Any]:
+        shown = self._observations[len(self.episode)]
+        return {"policy": wire.fresh(wire.pack(shown)) if self._fresh else shown}
+
+
+class _Alone:
+    """A policy as a team."""
+
+    extras: Mapping[Any, Mapping[str, Any]] = MappingProxyType({})
+
+    def __init__(self, policy: Any) -> None:
+        self._policy = policy
+
+    def act(self, observations: Mapping[str, Any]) -> dict[str, Any]:
+        """Asks the policy."""
+        return {name: self._policy.act(obs) for name, obs in observations.items()}
+
+    def tell(self, step: Step) -> None:
+        """It is told nothing."""
 
 
 def _observations(given: Any, seed: int) -> list[Any]:

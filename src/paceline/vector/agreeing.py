@@ -8,7 +8,7 @@ from typing import Any
 from gymnasium.vector.utils import batch_differing_spaces, batch_space
 
 from paceline.errors import BadInput
-from paceline.vector.leaves import leaves
+from paceline.spaces import leaves
 
 
 def agreed(mode: str | tuple[Any, Any], abouts: Sequence[dict[str, Any]]) -> tuple[Any, Any]:

@@ -13,18 +13,20 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from paceline.catalog.loading import Later
+from paceline.catalog.registry import recipe_of_id
 from paceline.engine import Plan
-from paceline.errors import BadInput
+from paceline.errors import BadInput, brief
+from paceline.kinds import check_names_no_mission
 from paceline.vector.instance import Tasks
-from paceline.vector.leaves import brief
 
 Recipe = Callable[[], gymnasium.Env[Any, Any]]
 
 _RECIPE = "give a function that makes an env, or an id of Gymnasium"
 
 
-def recipes_of(given: Any, count: int | None, options: dict[str, Any]) -> list[Recipe]:
-    """A recipe per env."""
+def recipes_of(given: Any, count: int | None, options: dict[str, Any], *, apart: bool = False) -> list[Recipe]:
+    """A recipe per env; `apart`: the packages of ids are not imported in this process."""
     if count is not None and not (is_whole(count) and count >= 1):
         raise BadInput(f"num_envs={count!r}; give a whole number, 1 or more")
     if isinstance(given, gymnasium.Env):
@@ -41,9 +43,22 @@ def recipes_of(given: Any, count: int | None, options: dict[str, Any]) -> list[R
     if options and not all(isinstance(recipe, str) for recipe in recipes):
         raise BadInput(f"make_vec knows no option {next(iter(options))!r}; options of envs are for those given by id")
     for recipe in recipes:
-        if not isinstance(recipe, str) and not callable(recipe):
+        if isinstance(recipe, str):
+            check_names_no_mission(recipe)
+        elif not callable(recipe):
             raise BadInput(f"{recipe!r} is no recipe: {_RECIPE}")
-    return [partial(gymnasium.make, each, **options) if isinstance(each, str) else each for each in recipes]
+    return [_recipe(each, options, apart) if isinstance(each, str) else each for each in recipes]
+
+
+def _recipe(env_id: str, options: dict[str, Any], apart: bool) -> Recipe:
+    if apart and ":" in env_id:
+        return partial(Later(_maker, env_id), **options)
+    return recipe_of_id(env_id, **options)
+
+
+def _maker(env_id: str) -> Callable[..., Any]:
+    """The recipe of package:Name-v0, where that package may be imported."""
+    return recipe_of_id(env_id)
 
 
 def root_of(seed: Any) -> int:

@@ -17,15 +17,16 @@ from gymnasium.error import NoAsyncCallError
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from paceline.engine import Plan, Pool, Trace, spread
+from paceline.engine import Plan, Pool, Port, Trace, spread
 from paceline.errors import BadInput, Closed
 from paceline.seeds import seed_of
+from paceline.spaces import Array, Leaf, Writer, assembled, leaves, part_at
 from paceline.vector.agreeing import agreed
 from paceline.vector.arguments import Recipe, chosen_envs, is_whole, masked_envs, seed_each, task_each
 from paceline.vector.arrivals import Arrivals
-from paceline.vector.infos import TAIL, InfoReader, Schema, columns
+from paceline.vector.described import space_of
+from paceline.vector.infos import TAIL, InfoReader, Told, columns
 from paceline.vector.instance import Instance, Rules
-from paceline.vector.leaves import Array, Writer, assembled, leaves
 
 _log = logging.getLogger("paceline")
 
@@ -35,7 +36,7 @@ _FEW = 8
 _CLOSED = "these envs have been closed"
 _NEEDS_ROWS = "send and recv need spaces that come down to arrays; use step"
 _SNAPSHOT_SHARE = 0.01  # of the time
-_SNAPSHOT_EVERY = 5000  # steps: to replay so many takes less than a second, to save an env as long as a few of them
+_SNAPSHOT_EVERY = 5000  # steps of cheap envs: to save one takes as long as a few. Dear ones are saved by time
 
 
 class PaceVectorEnv(VectorEnv[Any, Any, Any]):
@@ -67,6 +68,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             placement=self._with_help(plan, workers) if plan.helps else None,
             seed=rules.seed,
             isolate=plan.isolate,
+            trust=plan.trust,
             threads=plan.threads,
             deadline=deadline,
             snapshot_every=_SNAPSHOT_EVERY,
@@ -87,7 +89,12 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         return spread(self.num_envs, workers, self.num_envs // (workers + 1))
 
     def _open(self, observation_mode: str | tuple[Any, Any]) -> None:
-        abouts = list(self.pool.call("about", record=False).values())
+        as_data = self.pool.plan.trust == "data"
+        calls = dict.fromkeys(range(self.num_envs), (as_data,))
+        abouts = list(self.pool.call("about", calls, record=False).values())
+        for about in abouts if as_data else ():
+            for name in ("observation_space", "action_space"):
+                about[name] = space_of(about[name])
         self.metadata = {**abouts[0]["metadata"], "autoreset_mode": self._rules.autoreset}
         self.render_mode, self.spec = abouts[0]["render_mode"], abouts[0]["spec"]
         self.single_action_space = abouts[0]["action_space"]
@@ -103,21 +110,29 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self._dtype: Any = None  # of actions that come as one array, and
         self._shape: Any = None
         self._line: Any = None  # their memory, if they are numbers
+        self._ports: dict[tuple[str, ...], tuple[Port, InfoReader]] = {}  # by the types of actions
         if self._by_rows:
-            self._bind()
+            self._bind(tuple(leaf.dtype for leaf in self._actions))
 
-    def _bind(self) -> None:
+    def _open_port(self, types: tuple[str, ...]) -> tuple[Port, InfoReader]:
         outputs: dict[str, Any] = {leaf.name: (leaf.shape, leaf.dtype) for leaf in self._seen}
         outputs["tail"] = (TAIL,), "<f8"
-        inputs = {leaf.name: (leaf.shape, leaf.dtype) for leaf in self._actions}
-        self._port = self.pool.port("step_rows", inputs, outputs)
+        inputs = {leaf.name: (leaf.shape, type_) for leaf, type_ in zip(self._actions, types, strict=True)}
+        port = self.pool.port("step_rows", inputs, outputs)
+        return port, InfoReader(port.outputs["tail"], self._schema, self._add_info)
+
+    def _bind(self, types: tuple[str, ...]) -> None:
+        """Steps through the port for actions of these types, from now on."""
+        if types not in self._ports:
+            self._ports[types] = self._open_port(types)
+        self._types = types
+        self._port, self._infos = self._ports[types]
         self._out, self._tails = self._port.outputs, self._port.outputs["tail"]
         self._views = assembled(self.single_observation_space, {leaf.path: self._out[leaf.name] for leaf in self._seen})
         rewards, *flags = columns(self._tails)
         for flag in flags:  # lent, they may be looked at: an env writes them only when they change
             flag.flags.writeable = False
         self._lent = self._views, rewards, *flags
-        self._infos = InfoReader(self._tails, self._schema, self._add_info)
         self._said, self._nothing = self._which_infos_are_in_rows()
         if len(self._actions) == 1 and not self._actions[0].path:
             self._acts = self._port.inputs[self._actions[0].name]
@@ -175,12 +190,12 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         if self._arrivals.envs:
             self._arrivals.check_fetched()
         if type(actions) is not _ndarray or self._line is None:
-            self._put(actions, None)
+            port = self._put(actions, None)
         else:
             try:
                 self._line[_WHOLE] = actions  # as mostly; whatever has another kind or shape is refused
             except (ValueError, BufferError):
-                self._put(actions, None)
+                port = self._put(actions, None)
         try:
             if not port.straight():
                 port.round()
@@ -382,17 +397,32 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             if self._port.book.waiting[env]:
                 raise BadInput(f"env {env} has been sent to and not been received: recv() first")
 
-    def _put(self, actions: Any, chosen: list[int] | None) -> None:
+    def _put(self, actions: Any, chosen: list[int] | None) -> Port:
+        """Writes actions into rows of their own type. Returns the port whose rows these are."""
         usual = chosen is None and type(actions) is _ndarray and actions.dtype is self._dtype
         if usual and actions.shape == self._shape:
             self._acts[...] = actions
-            return
-        rows: Any = _WHOLE if chosen is None else chosen
-        for leaf in self._actions:
-            part = actions
-            for key in leaf.path:
-                part = part[key]
-            _assign(self._port.inputs[leaf.name], rows, part)
+            return self._port
+        count = self.num_envs if chosen is None else len(chosen)
+        given = [_action_rows(part_at(actions, leaf.path), leaf, count) for leaf in self._actions]
+        types = tuple(array.dtype.str for array in given)
+        if types != self._types:
+            self._change_types(types)
+        for leaf, array in zip(self._actions, given, strict=True):
+            self._port.inputs[leaf.name][_WHOLE if chosen is None else chosen] = array
+        return self._port
+
+    def _change_types(self, types: tuple[str, ...]) -> None:
+        """Goes over to a port for actions of other types: envs are given what the caller gave, and nothing is cast."""
+        if self._stepping or self._arrivals.envs:
+            raise BadInput(
+                f"envs have been sent actions of type {_named(self._types)} and not been received, and now come "
+                f"actions of type {_named(types)}: recv() first, or send all of one type"
+            )
+        last = self._out
+        self._bind(types)
+        for leaf in self._seen:
+            self._out[leaf.name][...] = last[leaf.name]
 
     def _told(self, answers: Mapping[int, Any]) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         rewards, ended, cut = np.zeros(self.num_envs), np.zeros(self.num_envs, bool), np.zeros(self.num_envs, bool)
@@ -439,14 +469,20 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             )
         self._warned = True
 
-    def _schema(self, env: int, number: int) -> Schema:
-        found: Schema = self.pool.call("schema", {env: (number,)}, record=False)[env]
+    def _schema(self, env: int, number: int) -> Told:
+        found: Told = self.pool.call("schema", {env: (number,)}, record=False)[env]
         return found
 
 
-def _assign(rows: Array, where: Any, values: Any) -> None:
-    array = np.asarray(values)
-    target = rows[where].shape if not isinstance(where, slice) else rows.shape
-    if array.shape != target or not np.can_cast(array.dtype, rows.dtype, "same_kind"):
-        raise BadInput(f"actions of shape {array.shape} and type {array.dtype}; needed are {target} and {rows.dtype}")
-    rows[where] = array
+def _action_rows(part: Any, leaf: Leaf, count: int) -> Array:
+    """The actions of one leaf, a row per env, in the type that they were given in: floats only where floats belong."""
+    array, wanted = np.asarray(part), np.dtype(leaf.dtype)
+    if array.shape != (count, *leaf.shape) or array.dtype.kind not in ("biuf" if wanted.kind == "f" else "biu"):
+        raise BadInput(
+            f"actions of shape {array.shape} and type {array.dtype}; needed are {(count, *leaf.shape)} and {wanted}"
+        )
+    return array
+
+
+def _named(types: Sequence[str]) -> str:
+    return ", ".join(np.dtype(type_).name for type_ in types)

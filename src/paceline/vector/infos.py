@@ -11,8 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from paceline.engine import data_record, fits
+from paceline.errors import NotData
+
 Array = np.ndarray[Any, Any]
 Schema = tuple[tuple[str, type], ...]
+Told = tuple[tuple[Any, str], ...]
+"""A schema as it is sent: types by their names."""
 
 HEAD, CELLS = 4, 24
 """The tail of an env's rows, eight bytes each: reward, two flags (in their first byte) and the number of a schema; then
@@ -25,6 +30,7 @@ SENT = -1
 
 _WHOLE = (int, bool, np.int64, np.int32, np.int16, np.int8, np.uint8, np.uint16, np.uint32)
 _BROKEN = (float, np.float64, np.float32, np.float16)
+_KINDS = {f"{kind.__module__}.{kind.__name__}": kind for kind in (*_WHOLE, *_BROKEN)}
 _LIMIT = 1 << 63
 
 
@@ -34,11 +40,12 @@ def columns(tails: Array) -> tuple[Array, Array, Array]:
     return tails[:, 0], flags[:, 8], flags[:, 16]
 
 
+@data_record
 class NewSchema(NamedTuple):
     """What a number means, sent when an env first uses it: to ask would mean to wait for a worker that may be busy."""
 
     number: int
-    schema: Schema
+    schema: Told
 
 
 class InfoWriter:
@@ -68,16 +75,16 @@ class InfoWriter:
             schema.append((key, kind))
         return self._number(tuple(schema))
 
-    def schema(self, number: int) -> Schema:
+    def told(self, number: int) -> Told:
         """What a number means."""
-        return self._schemas[number]
+        return tuple((key, f"{kind.__module__}.{kind.__name__}") for key, kind in self._schemas[number])
 
     def news(self, number: int) -> NewSchema | None:
         """What a number means, the first time."""
         if number in self._told:
             return None
         self._told.add(number)
-        return NewSchema(number, self._schemas[number])
+        return NewSchema(number, self.told(number))
 
     def _number(self, schema: Schema) -> int:
         number = self._numbers.get(schema)
@@ -98,7 +105,7 @@ class InfoReader:
     """
 
     def __init__(
-        self, tails: Array, ask: Callable[[int, int], Schema], add: Callable[[dict[str, Any], Any, int], Any]
+        self, tails: Array, ask: Callable[[int, int], Told], add: Callable[[dict[str, Any], Any, int], Any]
     ) -> None:
         self._schemas: dict[int, Schema] = {0: ()}
         self.numbers, self._cells = tails.view(np.int64)[:, HEAD - 1], tails[:, HEAD:]
@@ -122,12 +129,12 @@ class InfoReader:
         """Takes in what numbers mean; gives what else was sent."""
         for told in sent.values():
             if type(told) is NewSchema:
-                self._schemas[told.number] = told.schema
+                self._schemas[told.number] = _understood(told.schema)
         return {env: infos for env, infos in sent.items() if type(infos) is not NewSchema}
 
     def _schema(self, env: int, number: int) -> Schema:
         if number not in self._schemas:
-            self._schemas[number] = self._ask(env, number)
+            self._schemas[number] = _understood(self._ask(env, number))
         return self._schemas[number]
 
     def _single(self, env: int, number: int, cells: Array) -> dict[str, Any]:
@@ -136,6 +143,12 @@ class InfoReader:
             key: kind(cells[place]) if kind in _BROKEN else kind(whole[place])
             for place, (key, kind) in enumerate(self._schema(env, number))
         }
+
+
+def _understood(told: Any) -> Schema:
+    if not fits(told, Told) or any(kind not in _KINDS for _, kind in told):
+        raise NotData("an env sent an info of numbers that are none")
+    return tuple((key, _KINDS[kind]) for key, kind in told)
 
 
 def _columns(schema: Schema, cells: Array) -> dict[str, Any]:

@@ -13,17 +13,18 @@ from gymnasium.vector import AutoresetMode
 
 from paceline.engine import Anew
 from paceline.engine.generators import GENERATORS
-from paceline.errors import BadInput
+from paceline.errors import BadInput, brief
+from paceline.kinds import check_gymnasium
 from paceline.seeds import seed_of, sequence
-from paceline.vector.infos import CELLS, HEAD, SENT, InfoWriter, Schema
-from paceline.vector.leaves import Array, Writer, brief, leaves, reader
+from paceline.spaces import Array, Writer, leaves, reader
+from paceline.vector.described import described
+from paceline.vector.infos import CELLS, HEAD, SENT, InfoWriter, Told
 from paceline.vector.saving import begins_afresh, pickled, twin
 
 Tasks = Callable[[int, int, np.random.Generator], Any]
 """(env, episode, generator) → the task of that episode."""
 
 Infos = list[dict[str, Any]]
-_PARTS = ("observation_space", "action_space", "reset", "step")
 _ndarray = np.ndarray
 _WHOLE = slice(None)
 
@@ -107,8 +108,7 @@ class Instance:
         before = GENERATORS.peek()
         self._env = make()
         self._drew = bool(GENERATORS.touched(before))
-        if not all(hasattr(self._env, part) for part in _PARTS):
-            raise BadInput(f"the recipe of env {number} gave {brief(self._env)}, which is no env of Gymnasium")
+        check_gymnasium(self._env, f"the recipe of env {number}", "make_vec takes Gymnasium envs")
         self._number, self._rules = number, rules
         self._over = False
         self._kept: tuple[Any] | None = None  # the task that was given, and holds until another one is
@@ -124,9 +124,17 @@ class Instance:
         self._usual: tuple[Any, Any] = self._writer.usual if self._single else (None, None)
         self._begins_afresh = begins_afresh(self._env)
 
-    def about(self) -> dict[str, Any]:
-        """What the vector needs to know of it."""
+    def about(self, as_data: bool = False) -> dict[str, Any]:
+        """What the vector needs to know of it; as data, its spaces are described, and its spec stays here."""
         env = self._env
+        if as_data:
+            return {
+                "observation_space": described(env.observation_space),
+                "action_space": described(env.action_space),
+                "metadata": dict(env.metadata),
+                "render_mode": env.render_mode,
+                "spec": None,
+            }
         return {
             "observation_space": twin(env.observation_space),
             "action_space": twin(env.action_space),
@@ -281,9 +289,9 @@ class Instance:
             return Anew(told, state=("episode", self._episode, self._kept))
         return told
 
-    def schema(self, number: int) -> Schema:
+    def schema(self, number: int) -> Told:
         """What the numbers of an info mean."""
-        return self._infos.schema(number)
+        return self._infos.told(number)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Infos]:
         """The same by message, for spaces that fit into no row."""

@@ -61,13 +61,14 @@ def make_vec(
     Raises:
         BadInput: an option makes no sense.
     """
-    recipes = recipes_of(env_fns, num_envs, options)
-    rules = Rules(mode_of(autoreset), root_of(seed), reseeds(reseed), tasks_of(tasks), yes_or_no("check", check))
     limit = seconds_of(deadline)
+    where = planned(plan, limit)
+    recipes = recipes_of(env_fns, num_envs, options, apart=where.trust == "data")
+    rules = Rules(mode_of(autoreset), root_of(seed), reseeds(reseed), tasks_of(tasks), yes_or_no("check", check))
     return PaceVectorEnv(
         recipes,
         rules,
-        planned(plan, limit),
+        where,
         observation_mode,
         yes_or_no("copy", copy),
         limit,

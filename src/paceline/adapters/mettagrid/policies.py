@@ -62,6 +62,10 @@ class Cogs:
         """A recipe without what was made of it: a copy begins anew, wherever it goes."""
         return {**vars(self), "_policy": None, "_seated": [], "_begun": False}
 
+    def recipe_identity(self) -> dict[str, Any]:
+        """What a run must have in common with another one to be the same, beside its files."""
+        return {"source": self._source, "together": self.together, **self._keywords}
+
     @property
     def files(self) -> list[Path]:
         """What its policies follow from, besides what is installed: their class, their data, their bundle."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 from mettagrid.config.mettagrid_config import MettaGridConfig
 from mettagrid.map_builder.ascii import AsciiMapBuilderConfig
@@ -46,6 +47,7 @@ class MettaGridWorld:
         self._nothing: dict[str, dict[str, Any]] = {agent: {} for agent in self.possible_agents}
         self._sim: Simulation | None = None
         self._replay: _Replay | None = None
+        self._seeds = np.random.default_rng()
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """What every agent sees."""
@@ -64,9 +66,18 @@ class MettaGridWorld:
         """
         self._replay = _Replay(path, policies)
 
-    def reset(self, seed: int, options: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Begins an episode: map and simulation follow from the seed, unless the mission has a map seed of its own."""
+    def reset(
+        self, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Begins an episode: map and simulation follow from the seed, unless the mission has a map seed of its own.
+
+        Without a seed the env's own stream goes on, as in Gymnasium: the next seed follows from the last.
+        """
         self.close()
+        if seed is None:
+            seed = int(self._seeds.integers(2**31))
+        else:
+            self._seeds = np.random.default_rng(seed)
         handlers = [] if self._replay is None else [self._replay.writer]
         # Without a Simulator: one that serves again would add an offset to the map's seed.
         sim = Simulation(resolve_env_for_seed(self.config, seed), seed, handlers, maps_cache=_maps_of(self.config))

@@ -1,0 +1,177 @@
+"""Kinds of environments: which protocol an env follows, and every kind that can be played as one kind.
+
+A Gymnasium `Env` is played as a world with one agent; a PettingZoo `ParallelEnv` as it is; an AEC env as PettingZoo
+itself makes a parallel one of it. Entry points that do not take a kind refuse it with `wrong_kind`, which says what
+does. docs/kinds.md has the table.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from paceline.errors import BadInput, brief
+
+ONLY_AGENT = "agent_0"
+"""The name of the one agent of a Gymnasium env."""
+
+_ONE = ("observation", "reward", "terminated", "truncated", "info")
+_OF_GYMNASIUM = ("observation_space", "action_space", "reset", "step")
+
+
+class Kind(Enum):
+    """What an env is, in the words of a message."""
+
+    GYMNASIUM = "a Gymnasium env"
+    PARALLEL = "a PettingZoo parallel env"
+    AEC = "a PettingZoo AEC env"
+    TEXT = "a text environment"
+    VECTOR = "a vector of envs"
+    OTHER = "no environment"
+
+
+_ROWS = "paceline.adapters.agent_rows.agent_rows makes a vector of them, with a row for every agent"
+_INSTEAD = {
+    Kind.GYMNASIUM: "paceline.make_vec makes a vector of them",
+    Kind.PARALLEL: _ROWS,
+    Kind.AEC: _ROWS,
+    Kind.TEXT: "paceline.Groups and `paceline rollout` play text environments, `paceline doctor` examines them",
+    Kind.VECTOR: "give what makes one of its envs; a mission of mettagrid is named as mettagrid:NAME",
+    Kind.OTHER: "give a function or a class that makes one",
+}
+
+
+def kind_of(env: Any) -> Kind:
+    """Tells an env's kind by what it has; what it answers is not looked at. Wrappers are what they wrap."""
+    if hasattr(env, "agent_iter") and (hasattr(env, "possible_agents") or hasattr(env, "last")):
+        return Kind.AEC
+    if hasattr(env, "possible_agents") and callable(getattr(env, "action_space", callable)):
+        return Kind.PARALLEL
+    if hasattr(env, "single_observation_space") or (hasattr(env, "num_envs") and hasattr(env, "step_wait")):
+        return Kind.VECTOR
+    if _is_gymnasium(env) or (hasattr(env, "observation_space") and hasattr(env, "action_space")):
+        return Kind.GYMNASIUM
+    spaceless = not hasattr(env, "observation_space") and not hasattr(env, "action_space")
+    if spaceless and all(callable(getattr(env, name, None)) for name in ("reset", "step", "render")):
+        return Kind.TEXT
+    return Kind.OTHER
+
+
+def _is_gymnasium(env: Any) -> bool:
+    gymnasium = sys.modules.get("gymnasium")  # where it is not imported there are no envs of it
+    return gymnasium is not None and isinstance(env, gymnasium.Env)
+
+
+def wrong_kind(env: Any, maker: str, taker: str) -> BadInput:
+    """The error of an entry point that does not take such an env.
+
+    Args:
+        env: What was made.
+        maker: What made it.
+        taker: What takes which kinds.
+    """
+    kind = kind_of(env)
+    name = type(getattr(env, "unwrapped", env)).__name__
+    made = f"{brief(env, 60)}, which is {kind.value}" if kind is Kind.OTHER else f"{kind.value} ({name})"
+    return BadInput(f"{maker} made {made}; {taker}: {_INSTEAD[kind]}")
+
+
+def check_names_no_mission(name: str) -> None:
+    """Raises `BadInput` for the name of a mission where an id of Gymnasium is wanted."""
+    if name.startswith(("pz:", "mettagrid:")):
+        raise BadInput(
+            f"{name!r} names a mission, whose envs have several agents; make_vec takes Gymnasium envs: {_ROWS}, from "
+            f"paceline.catalog.find_missions([{name!r}])[0].build"
+        )
+
+
+def check_gymnasium(env: Any, maker: str, taker: str) -> None:
+    """Raises `BadInput` for what is no Gymnasium env, or lacks a part of one."""
+    if kind_of(env) is not Kind.GYMNASIUM:
+        raise wrong_kind(env, maker, taker)
+    if missing := [part for part in _OF_GYMNASIUM if not hasattr(env, part)]:
+        raise BadInput(f"{maker} made a {type(env).__name__} without {' and '.join(missing)}: a Gymnasium env has them")
+
+
+def as_parallel(env: Any, name: str) -> Any:
+    """Gives what follows PettingZoo's parallel protocol.
+
+    Raises:
+        BadInput: it is an environment that has no agents with spaces, or none at all.
+    """
+    kind = kind_of(env)
+    if kind is Kind.PARALLEL:
+        return env
+    if kind is Kind.AEC:
+        return parallel_of(env)
+    check_gymnasium(env, f"mission {name!r}", "missions are Gymnasium and PettingZoo envs")
+    return Single(env, name)
+
+
+def parallel_of(env: Any) -> Any:
+    """An AEC env as a parallel one.
+
+    PettingZoo has two conversions: for games in which all move before anything happens, and for turns. After the second
+    every agent is asked at every step, the action of the agent whose turn it is counts, and infos name that agent.
+    """
+    from pettingzoo.utils import conversions
+
+    parallelizable = env.unwrapped.metadata.get("is_parallelizable", False)
+    return (conversions.aec_to_parallel if parallelizable else conversions.turn_based_aec_to_parallel)(env)
+
+
+class Single:
+    """A Gymnasium environment as a world with one agent."""
+
+    def __init__(self, env: Any, name: str) -> None:
+        self.made = self._env = env
+        self._name = f"mission {name!r}"
+        self.possible_agents = [ONLY_AGENT]
+        self.agents: list[str] = []
+
+    def observation_space(self, agent: str) -> Any:
+        return self._env.observation_space
+
+    def action_space(self, agent: str) -> Any:
+        return self._env.action_space
+
+    def reset(self, seed: int, options: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Begins an episode; options are handed on only if there are any, for many an env takes none."""
+        self.agents = [ONLY_AGENT]
+        given = {} if options is None else {"options": options}
+        answer = self._env.reset(seed=seed, **given)
+        observation, info = parts_of(answer, ("observation", "info"), f"{self._name}: reset()")
+        return {ONLY_AGENT: observation}, {ONLY_AGENT: info}
+
+    def step(self, actions: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+        answer = self._env.step(actions[ONLY_AGENT])
+        if type(answer) is not tuple or len(answer) != len(_ONE):
+            answer = parts_of(answer, _ONE, f"{self._name}: step()")
+        if answer[2] or answer[3]:
+            self.agents = []
+        return tuple({ONLY_AGENT: part} for part in answer)
+
+    def render(self) -> Any:
+        return self._env.render()
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def parts_of(answer: Any, names: tuple[str, ...], who: str) -> tuple[Any, ...]:
+    """What an environment gave, taken apart.
+
+    Raises:
+        BadInput: there are more parts, or fewer; the interfaces of old gave fewer.
+    """
+    if isinstance(answer, tuple | list) and len(answer) == len(names):
+        return tuple(answer)
+    what = f"{len(answer)} values" if isinstance(answer, tuple | list) else shown(answer)
+    raise BadInput(f"{who} of its environment gave {what}; it must give {len(names)}: {', '.join(names)}")
+
+
+def shown(value: Any) -> str:
+    """A value and its type, for a message."""
+    return f"{brief(value, 60)} ({type(value).__name__})"
