@@ -1,7 +1,4 @@
-"""Who steps vectors of envs, each in a process of its own, which `lanes.py` starts and asks.
-
-    stdin:            build    slice S            (end of file: close, and leave)
-    stdout: imported    ready    seconds per env step      or, at any time: absent, and why
+"""Who steps vectors of envs, each in a process of its own, which `lanes.py` starts and asks; `seats.py` is how.
 
 Everything is on in ours: infos, checks, journals, crash detection.
 """
@@ -10,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +17,7 @@ from typing import Any, TextIO
 
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from plain_loop import Loop, actions_of, serve
+from seats import Seat, own_line, say, serve_slices
 from unconnected import Unconnected
 from vector_envs import WORKLOADS, Make
 
@@ -36,27 +33,6 @@ _AUTO_SETTLES = 3.0  # seconds: it measures first, and then moves; a vector is w
 _ASIDE = 0.05  # seconds of work per message to unconnected processes, so that messages do not count
 _PUFFER_SPINS = 0.6  # seconds for which its workers go on spinning when there is nothing to do
 _TORCHRL_MOST = 32  # envs: each is a process with torch
-
-
-@dataclass(frozen=True)
-class Seat:
-    """A contestant with its envs.
-
-    Attributes:
-        step: A call that is timed.
-        close: Ends everything.
-        steps: Env steps of such a call.
-        rest: Seconds after a slice until its processes are idle: the next contestant must not be disturbed.
-        warm: Seconds that it needs before it is what it is.
-        says: What it has to say about itself.
-    """
-
-    step: Callable[[], Any]
-    close: Callable[[], Any]
-    steps: int
-    rest: float = 0.0
-    warm: float = 0.0
-    says: Callable[[], str] = str
 
 
 def loop(make: Make, envs: int) -> Seat:
@@ -206,42 +182,13 @@ CONTESTANTS = {
 # -- the program ---------------------------------------------------------------------------------------
 
 
-def run_for(step: Callable[[], Any], seconds: float) -> float:
-    """Seconds per call; there is at least one."""
-    begin, count, elapsed = time.perf_counter(), 0, 0.0
-    while elapsed < seconds or not count:
-        step()
-        count, elapsed = count + 1, time.perf_counter() - begin
-    return elapsed / count
-
-
 def attend(line: TextIO, name: str, workload: str, envs: int, pace: float, warm: float) -> None:
-    """Builds, and serves slices until nobody asks any more."""
+    """Builds, and serves slices."""
     contestant = CONTESTANTS[name]
     importlib.import_module(contestant.package)
-    _say(line, imported=name)
+    say(line, imported=name)
     sys.stdin.readline()
-    seat = contestant.build(WORKLOADS[workload].recipe(pace), envs)
-    run_for(seat.step, max(warm, seat.warm))
-    time.sleep(seat.rest)
-    _say(line, ready=seat.says())
-    for asked in sys.stdin:
-        run_for(seat.step, 0.03)  # it has been idle while the others had their turns
-        found = run_for(seat.step, float(asked)) / seat.steps
-        time.sleep(seat.rest)
-        _say(line, seconds=found)
-    seat.close()
-
-
-def _say(line: TextIO, **answer: Any) -> None:
-    print(json.dumps(answer), file=line, flush=True)
-
-
-def _own_line() -> TextIO:
-    """What is printed by others must not get into the answers: they print to the log."""
-    line = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return line
+    serve_slices(line, contestant.build(WORKLOADS[workload].recipe(pace), envs), warm)
 
 
 def _why(name: str, error: Exception) -> str:
@@ -253,9 +200,9 @@ def _why(name: str, error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    _line, _order = _own_line(), json.loads(sys.argv[1])
+    _line, _order = own_line(), json.loads(sys.argv[1])
     try:
         attend(_line, **_order)
     except Exception as _error:
-        _say(_line, absent=_why(_order["name"], _error))
+        say(_line, absent=_why(_order["name"], _error))
         raise

@@ -1,6 +1,6 @@
 """Contestants in processes of their own, of whom one works at a time.
 
-    Lane ──► python contestants.py {"name": …}       one line asks, one line answers; every wait has an end
+    Lane ──► python contestants.py {"name": …}       one line asks, one line answers; every wait has an end (seats.py)
       └──── ends the process, and whatever it has started, however it went
 
 In one process they would disturb each other: what forks inherits everybody's memory, and whoever collects garbage looks
@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,18 +50,27 @@ class Lane:
     Args:
         order: What `contestants.attend` takes.
         home: A directory for its log and for whatever it leaves where it runs.
+        program: What is run; it is given the order, and speaks as `seats.py` says.
+        environment: Variables that it has beside ours.
     """
 
-    def __init__(self, order: Mapping[str, Any], home: Path) -> None:
+    def __init__(
+        self,
+        order: Mapping[str, Any],
+        home: Path,
+        program: Path = _PROGRAM,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.name, self._log, self._read = order["name"], home / f"{order['name']}.log", b""
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(_PROGRAM), json.dumps(order)],
+                [sys.executable, str(program), json.dumps(order)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=home,
-                env={"PYTHONHASHSEED": "0", **os.environ},  # what workers use; otherwise the engine says so each time
+                # The hash seed is the workers'; otherwise the engine says so each time.
+                env={"PYTHONHASHSEED": "0", **os.environ, **(environment or {})},
                 start_new_session=True,  # Ctrl-C is for us; and what it has forked can be ended with it
             )
 
@@ -137,12 +146,16 @@ class Lane:
         return f"died: {lines[-1][:120]}" if lines else "died without a word"
 
 
+Start = Callable[[Mapping[str, Any], Path], Lane]
+"""Starts a contestant: its order, and its home."""
+
+
 @contextlib.contextmanager
-def _lanes(orders: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Lane]]:
+def _lanes(orders: Sequence[Mapping[str, Any]], start: Start) -> Iterator[dict[str, Lane]]:
     with TemporaryDirectory() as home, contextlib.ExitStack() as stack:
         lanes = {}
         for order in orders:
-            lanes[order["name"]] = lane = Lane(order, Path(home))
+            lanes[order["name"]] = lane = start(order, Path(home))
             stack.callback(lane.end)
         try:
             yield lanes
@@ -152,7 +165,7 @@ def _lanes(orders: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Lane]]:
 
 
 def race(
-    quiet: Quiet, orders: Sequence[Mapping[str, Any]], rounds: int, seconds: float
+    quiet: Quiet, orders: Sequence[Mapping[str, Any]], rounds: int, seconds: float, start: Start = Lane
 ) -> tuple[Found, dict[str, str]]:
     """Interleaves slices of all who are there.
 
@@ -160,7 +173,7 @@ def race(
         What came of each; and what those who have built had to say.
     """
     found: Found = {}
-    with _lanes(orders) as lanes:
+    with _lanes(orders, start) as lanes:
         waiting = dict(lanes)
         _each(waiting, found, Lane.imported)
         _calm_down()

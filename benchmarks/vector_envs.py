@@ -53,6 +53,20 @@ class Bench(gymnasium.Env[Any, Any]):
         return self._seen, 1.0, False, self._steps >= 200, {}
 
 
+class Drift(Bench):
+    """A `Bench` that shows where its actions have led it: a step too many, or one too few, is seen ever after."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._place = np.float32(self._luck.random()) + np.zeros(4, np.float32)
+        return self._place, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        _, _, ended, cut, info = super().step(action)
+        self._place = self._place * np.float32(0.999) + np.float32(action + self._luck.random())
+        return self._place, float(self._place[0]), ended, cut, info
+
+
 def _work(rounds: int) -> int:
     total = 0
     for number in range(rounds):
