@@ -66,6 +66,43 @@ class RowPolicy(Protocol):
 
 
 @runtime_checkable
+class Window(Protocol):
+    """The rows of one agent that an update learns from; `len()` counts them. No other agent's rows are in it.
+
+    Columns are `observations`, `actions`, `rewards`, `terminations`, `truncations` and the extras that came with the
+    actions, a row for each action; `ends` and `final_observations`, a row for each end of an episode.
+    """
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """Name → array, in time order: all rows that are kept. What is not read is not copied."""
+
+    @property
+    def new(self) -> Mapping[str, Any]:
+        """The same, of the rows since the agent's last update."""
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """This update's own generator."""
+
+    def sample(self, count: int, *, steps: int = 1, discount: float = 1.0) -> dict[str, Any]:
+        """Draws rows, with replacement, from this update's own generator.
+
+        Args:
+            count: How many.
+            steps: How many rows a reward is added up over, at the most: up to an end of the episode.
+            discount: What a reward counts one row later.
+
+        Returns:
+            The columns of these rows; `rewards` added up; `next_observations`, what was seen after the last row that
+            was added; `discounts`, what a value there counts: a power of `discount`, 0 where the episode terminated.
+        """
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+
+
+@runtime_checkable
 class Learner(Protocol):
     """A policy that learns from what its own seat has seen, done and got. It outlives its episodes.
 
@@ -76,8 +113,8 @@ class Learner(Protocol):
     def act(self, obs: Any) -> Any:
         """Answers an observation with an action of the seat's action space, or with a `types.Acted`."""
 
-    def learn(self, window: Any) -> Mapping[str, float]:
-        """Learns from `window.columns`, rows in time order; gives figures such as a loss."""
+    def learn(self, window: Window) -> Mapping[str, float]:
+        """Learns from the rows of its own agent; gives figures such as a loss."""
 
     def snapshot(self) -> Any:
         """Everything that it is: weights, optimizer, counters, generators."""
