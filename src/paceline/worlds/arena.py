@@ -36,6 +36,7 @@ class Arena:
         width: Columns of the board.
         steps: How long an episode is.
         render_mode: "rgb_array", "ansi" or None.
+        reach: How far agents see, in each direction.
     """
 
     metadata: ClassVar[dict[str, Any]] = MODES
@@ -51,19 +52,20 @@ class Arena:
         width: int,
         steps: int,
         render_mode: str | None,
+        reach: int = REACH,
     ) -> None:
         self.render_mode = mode(render_mode)
         self.steps = whole("steps", steps, 1, LONGEST)
         self.possible_agents = [f"agent_{number}" for number in range(agents)]
         self.agents: list[str] = []
-        self.board = Board(planes, height, width)
+        self.board = Board(planes, height, width, reach)
         self.spots: list[int] = []  # where each agent is
         self.counts = {name: [0] * agents for name in ("moved", "blocked", *counts)}
         self.np_random: np.random.Generator | None = None
         self._actions = actions
         self._moved = [False] * agents  # in this step
         self._time = 0
-        self._window = Planes(planes)
+        self._window = Planes(planes, reach)
         self._choices = {agent: Moves(actions) for agent in self.possible_agents}
 
     # -- for a world to say --------------------------------------------------------------------------------
@@ -203,7 +205,7 @@ class Arena:
         seen = self.board.windows(self.spots)
         # Everybody sees itself in the middle; the cell says instead whether the last move went through, which is
         # all that one needs to keep track of where one is.
-        seen[:, self.board.names.index("agent"), REACH, REACH] = self._moved
+        seen[:, self.board.names.index("agent"), self.board.reach, self.board.reach] = self._moved
         return dict(zip(self.agents, seen, strict=True))
 
     def _infos(self) -> dict[str, Any]:

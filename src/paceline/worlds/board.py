@@ -22,8 +22,7 @@ from paceline.errors import BadInput
 Array = np.ndarray[Any, Any]
 
 REACH = 3
-"""How far an agent sees, in each direction."""
-WINDOW = 2 * REACH + 1
+"""How far an agent sees in each direction, where a world says nothing else."""
 MODES: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 12}
 MOVES = ((0, 0), (-1, 0), (1, 0), (0, -1), (0, 1))
 """What the first five actions of every world do: stay, north, south, west, east; as (row, column)."""
@@ -34,10 +33,11 @@ class Planes(spaces.Box):
 
     Args:
         names: The planes' names, in their order.
+        reach: How far is seen, in each direction.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
-        super().__init__(0, 1, (len(names), WINDOW, WINDOW), np.uint8)
+    def __init__(self, names: Sequence[str], reach: int = REACH) -> None:
+        super().__init__(0, 1, (len(names), 2 * reach + 1, 2 * reach + 1), np.uint8)
         self.planes = tuple(names)
 
 
@@ -61,16 +61,17 @@ class Board:
         names: The planes' names; the first is `wall`.
         height: Rows that can be walked on.
         width: Columns that can be walked on.
+        reach: How far agents see, in each direction.
     """
 
-    def __init__(self, names: Sequence[str], height: int, width: int) -> None:
-        self.height, self.width = height, width
+    def __init__(self, names: Sequence[str], height: int, width: int, reach: int = REACH) -> None:
+        self.height, self.width, self.reach = height, width, reach
         self.names = tuple(names)
-        self.stride = width + 2 * REACH
-        self.cells = np.zeros((len(self.names), (height + 2 * REACH) * self.stride), np.uint8)
+        self.stride = width + 2 * reach
+        self.cells = np.zeros((len(self.names), (height + 2 * reach) * self.stride), np.uint8)
         self.inside = self.places(*np.indices((height, width)).reshape(2, -1))
         self.moves = tuple(row * self.stride + column for row, column in MOVES)
-        rows, columns = np.indices((WINDOW, WINDOW)).reshape(2, -1) - REACH
+        rows, columns = np.indices((2 * reach + 1, 2 * reach + 1)).reshape(2, -1) - reach
         self._window = rows * self.stride + columns
 
     def __getitem__(self, name: str) -> Array:
@@ -86,13 +87,13 @@ class Board:
 
     def places(self, rows: Array, columns: Array) -> Array:
         """The places of cells."""
-        places: Array = (rows + REACH) * self.stride + columns + REACH
+        places: Array = (rows + self.reach) * self.stride + columns + self.reach
         return places
 
     def cell(self, place: int) -> tuple[int, int]:
         """The row and the column of a place."""
         row, column = divmod(place, self.stride)
-        return row - REACH, column - REACH
+        return row - self.reach, column - self.reach
 
     def shape(self, name: str) -> Array:
         """The plane of that name without its margin, as rows and columns of booleans."""
@@ -105,7 +106,8 @@ class Board:
     def windows(self, places: Sequence[int]) -> Array:
         """What is seen from these places, in memory of its own: place × plane × row × column."""
         seen = self.cells[:, np.asarray(places)[:, None] + self._window]
-        shape = (len(places), len(self.names), WINDOW, WINDOW)
+        side = 2 * self.reach + 1
+        shape = (len(places), len(self.names), side, side)
         return np.ascontiguousarray(seen.transpose(1, 0, 2)).reshape(shape)
 
 
