@@ -19,8 +19,7 @@ from paceline import digest
 from paceline.errors import BadInput
 from paceline.testing import check_env
 from paceline.types import Mission, typed_name
-from paceline.worlds import MISSIONS, make_cleanup, make_courier, make_forage
-from paceline.worlds.board import REACH
+from paceline.worlds import MISSIONS, make_cleanup, make_courier, make_forage, make_treasure_hunt
 from paceline.worlds.cleanup import CHOKED, CLEAN, TREES, WATER
 
 MANY = [name for name in MISSIONS if not name.startswith("courier")]
@@ -76,6 +75,10 @@ def test_to_list_the_missions_imports_nothing_heavy() -> None:
         (make_courier, {"rooms": 1}, "rooms=1"),
         (make_courier, {"houses": 10}, "from 1 to 9"),
         (make_courier, {"agents": 2}, "courier has no option agents"),
+        (make_treasure_hunt, {"agents": 0}, "from 1 to 64"),
+        (make_treasure_hunt, {"agents": 64, "size": 11}, "size=11"),
+        (make_treasure_hunt, {"size": 3, "gems": 6}, "from 1 to 5"),
+        (make_treasure_hunt, {"view": 0}, "view=0"),
     ],
 )
 def test_a_bad_option_is_refused_with_what_to_do(make: Any, options: dict[str, Any], hint: str) -> None:
@@ -107,8 +110,10 @@ def test_one_keeps_to_gymnasium(name: str) -> None:
         partial(make_cleanup, agents=2, steps=50),
         partial(make_cleanup, agents=64, steps=50),
         partial(make_courier, steps=50),
+        partial(make_treasure_hunt, agents=1),
+        partial(make_treasure_hunt, agents=64),
     ],
-    ids=["forage-2", "forage-8", "forage-64", "cleanup-2", "cleanup-64", "courier"],
+    ids=["forage-2", "forage-8", "forage-64", "cleanup-2", "cleanup-64", "courier", "hunt-1", "hunt-64"],
 )
 def test_it_is_fit_to_be_run_in_parallel(factory: Any) -> None:
     report = check_env(factory, steps=70)
@@ -299,17 +304,18 @@ def test_nothing_grows_while_the_river_is_dirty_and_cleaning_helps() -> None:
 def test_a_window_shows_what_is_around_and_whether_the_last_move_went_through(name: str) -> None:
     env, rng = MISSIONS[name].build(), np.random.default_rng(1)
     env.reset(seed=1)
+    reach = env.board.reach
     for _ in range(10):
         before = list(env.spots)
         obs, *_ = env.step(draw(env, rng))
         for number, agent in enumerate(env.possible_agents):
             seen, (row, column) = obs[agent], env.board.cell(env.spots[number])
-            assert seen[env.board.names.index("agent"), REACH, REACH] == (env.spots[number] != before[number])
+            assert seen[env.board.names.index("agent"), reach, reach] == (env.spots[number] != before[number])
             for plane, what in zip(seen, env.board.names, strict=True):
-                padded = np.pad(env.board.shape(what), REACH, constant_values=what == "wall")
-                expected = padded[row : row + 7, column : column + 7].astype(np.uint8)
+                padded = np.pad(env.board.shape(what), reach, constant_values=what == "wall")
+                expected = padded[row : row + 2 * reach + 1, column : column + 2 * reach + 1].astype(np.uint8)
                 if what == "agent":
-                    expected[REACH, REACH] = plane[REACH, REACH]
+                    expected[reach, reach] = plane[reach, reach]
                 np.testing.assert_array_equal(plane, expected)
 
 

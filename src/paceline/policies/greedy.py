@@ -6,7 +6,19 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from paceline.policies.mind import CLEAN, CLEANUP, COURIER, FORAGE, MOVES, NORTH, SOUTH, Array, Mind, behaviour
+from paceline.policies.mind import (
+    CLEAN,
+    CLEANUP,
+    COURIER,
+    FORAGE,
+    MOVES,
+    NORTH,
+    SOUTH,
+    TREASURE_HUNT,
+    Array,
+    Mind,
+    behaviour,
+)
 from paceline.types import Seat
 
 
@@ -16,17 +28,26 @@ def greedy(seat: Seat) -> Mind:
     Raises:
         BadInput: the seat is in another world.
     """
-    return behaviour("greedy", seat, ((FORAGE, Forager), (CLEANUP, Harvester), (COURIER, Carrier)))  # type: ignore[no-any-return]
+    known = ((FORAGE, Forager), (CLEANUP, Harvester), (COURIER, Carrier), (TREASURE_HUNT, Hunter))
+    return behaviour("greedy", seat, known)  # type: ignore[no-any-return]
 
 
 class Forager(Mind):
     """Goes to the nearest ripe bush."""
 
+    wanted = "ripe"
+
     def choose(self, view: Mapping[str, Array]) -> int:
         """Answers what is seen."""
         blocked = self.obstacles(view)
-        way = self.toward(blocked, view["ripe"])
+        way = self.toward(blocked, view[self.wanted])
         return self.wander(blocked) if way is None else way
+
+
+class Hunter(Forager):
+    """Goes to the nearest gem."""
+
+    wanted = "gem"
 
 
 class Harvester(Mind):

@@ -1,7 +1,7 @@
 """Memory: like greedy, but it remembers what it has seen, and where it was.
 
-It keeps track of its own place by counting its steps, and remembers bushes and when they may be ripe again, apples that
-it has passed, or a whole map of rooms with the parcels and houses in it.
+It keeps track of its own place by counting its steps, and remembers bushes and when they may be ripe again, apples and
+gems that it has passed, or a whole map of rooms with the parcels and houses in it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from paceline.policies.mind import (
     FORAGE,
     MOVES,
     STAY,
+    TREASURE_HUNT,
     WEST,
     Array,
     Mind,
@@ -34,7 +35,7 @@ WORTH = 8  # how many steps of walking and waiting a remembered bush is worth, b
 PATIENCE = 20  # how long a bare bush is guessed to need
 RECHECK = 5  # … and how much longer, if the guess was wrong
 CLEANERS = 3  # of so many agents, one cleans
-STALE = 60  # how long a remembered apple is believed in
+STALE = 60  # how long a remembered apple or gem is believed in
 FAR = 80  # how far from its start a map reaches, in each direction
 UNSEEN, OPEN, WALL = range(3)
 
@@ -45,7 +46,8 @@ def memory(seat: Seat) -> Mind:
     Raises:
         BadInput: the seat is in another world.
     """
-    return behaviour("memory", seat, ((FORAGE, Gatherer), (CLEANUP, Member), (COURIER, Postman)))  # type: ignore[no-any-return]
+    known = ((FORAGE, Gatherer), (CLEANUP, Member), (COURIER, Postman), (TREASURE_HUNT, Collector))
+    return behaviour("memory", seat, known)  # type: ignore[no-any-return]
 
 
 class Wayfarer(Mind):
@@ -145,13 +147,44 @@ class Gatherer(Wayfarer):
         return self.head_for(blocked, best)
 
 
-class Member(Wayfarer, Harvester):
+class Collector(Wayfarer):
+    """Remembers the gems that it has passed, and leaves to others those to which they are nearer."""
+
+    wanted = "gem"
+
+    def reset(self, seed: int) -> None:
+        """Begins an episode: knows of nothing worth having."""
+        super().reset(seed)
+        self._passed: dict[Cell, int] = {}  # what is wanted → when it was seen
+
+    def choose(self, view: Mapping[str, Array]) -> int:
+        """Answers what is seen."""
+        blocked = self.obstacles(view)
+        way = self.fetch(blocked, view)
+        return self.wander(blocked) if way is None else way
+
+    def fetch(self, blocked: Array, view: Mapping[str, Array]) -> int | None:
+        """Heads for the nearest in sight, or else for the nearest remembered; None if it knows of none."""
+        wanted = self.uncontested(view, view[self.wanted])
+        self._remember(wanted)
+        way = self.toward(blocked, wanted)
+        if way is None and self._passed:
+            way = self.head_for(blocked, min(self._passed, key=lambda cell: (self.away(cell), cell)))
+        return way
+
+    def _remember(self, wanted: Array) -> None:
+        fresh = {cell: seen for cell, seen in self._passed.items() if self._now - seen < STALE and not self.sees(cell)}
+        self._passed = fresh | dict.fromkeys(self.cells(wanted), self._now)
+
+
+class Member(Collector, Harvester):
     """Shares the work: one in a few keeps the river clean, the others remember the apples they have passed."""
+
+    wanted = "apple"
 
     def reset(self, seed: int) -> None:
         """Begins an episode: knows of no apple."""
         super().reset(seed)
-        self._apples: dict[Cell, int] = {}  # apple → when it was seen
         self._along = (WEST, EAST)[self._order[0] % 2]
 
     def choose(self, view: Mapping[str, Array]) -> int:
@@ -159,10 +192,7 @@ class Member(Wayfarer, Harvester):
         blocked = self.obstacles(view)
         if self.seat.index % CLEANERS == 0:
             return self._keep_clean(blocked, view)
-        self._remember(view)
-        way = self.toward(blocked, self.uncontested(view, view["apple"]))
-        if way is None and self._apples:
-            way = self.head_for(blocked, min(self._apples, key=lambda cell: (self.away(cell), cell)))
+        way = self.fetch(blocked, view)
         if way is None:
             way = self.clean(blocked, view["dirt"])
         return self.patrol(blocked, view) if way is None else way
@@ -176,10 +206,6 @@ class Member(Wayfarer, Harvester):
         if view["wall"][self._next(self._along)]:
             self._along = WEST if self._along == EAST else EAST
         return self.wander(blocked) if blocked[self._next(self._along)] else self._along
-
-    def _remember(self, view: Mapping[str, Array]) -> None:
-        fresh = {cell: seen for cell, seen in self._apples.items() if self._now - seen < STALE and not self.sees(cell)}
-        self._apples = fresh | dict.fromkeys(self.cells(self.uncontested(view, view["apple"])), self._now)
 
 
 class Postman(Wayfarer):

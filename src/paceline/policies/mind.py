@@ -145,11 +145,13 @@ def behaviour(name: str, seat: Seat, known: Sequence[tuple[frozenset[str], Calla
             return build(seat)
     raise BadInput(
         f"the policy {name!r} does not know the world of mission {seat.mission!r} (seat {seat.agent!r} sees "
-        f"{seat.observation_space}); it plays forage, cleanup and courier. Use 'random', or a policy of your own"
+        f"{seat.observation_space}); it plays forage, cleanup, courier and treasure_hunt. Use 'random', or a policy of "
+        "your own"
     )
 
 
 FORAGE = frozenset({"wall", "ripe", "bare", "agent"})
 CLEANUP = frozenset({"wall", "river", "dirt", "soil", "apple", "agent"})
 COURIER = frozenset({"wall", "parcel", "house", "address", "load"})
+TREASURE_HUNT = frozenset({"wall", "gem", "agent"})
 """What is seen in each of the built-in worlds."""

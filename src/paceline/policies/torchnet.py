@@ -18,11 +18,16 @@ from zipfile import BadZipFile
 import numpy as np
 
 from paceline.errors import BadInput
-from paceline.policies.mind import CLEANUP, COURIER, FORAGE
+from paceline.policies.mind import CLEANUP, COURIER, FORAGE, TREASURE_HUNT
 from paceline.types import Seat
 
 WEIGHTS = Path(__file__).parent / "weights"
-_SHIPPED = {FORAGE: "forage.npz", CLEANUP: "cleanup.npz", COURIER: "courier.npz"}
+_SHIPPED = {
+    FORAGE: "forage.npz",
+    CLEANUP: "cleanup.npz",
+    COURIER: "courier.npz",
+    TREASURE_HUNT: "treasure_hunt.npz",
+}
 
 _UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile)  # what NumPy raises on a bad file
 

@@ -1,8 +1,9 @@
 """The built-in worlds: what `paceline eval` plays when nothing else is installed.
 
-forage     many agents gather berries that grow back      paceline.worlds.forage
-cleanup    a social dilemma: who cleans the river?        paceline.worlds.cleanup
-courier    one agent delivers parcels from memory         paceline.worlds.courier
+forage         many agents gather berries that grow back      paceline.worlds.forage
+cleanup        a social dilemma: who cleans the river?        paceline.worlds.cleanup
+courier        one agent delivers parcels from memory         paceline.worlds.courier
+treasure_hunt  agents compete for gems                        paceline.worlds.treasure_hunt
 
 A world is imported when it is built, so that to list the missions costs nothing.
 """
@@ -17,7 +18,7 @@ from typing import Any
 from paceline.errors import BadInput
 from paceline.types import Mission, typed_name
 
-__all__ = ["MISSIONS", "make_cleanup", "make_courier", "make_forage"]
+__all__ = ["MISSIONS", "make_cleanup", "make_courier", "make_forage", "make_treasure_hunt"]
 
 
 def make_forage(**options: Any) -> Any:
@@ -39,6 +40,13 @@ def make_courier(**options: Any) -> Any:
     from paceline.worlds.courier import Courier
 
     return _build("courier", Courier, options)
+
+
+def make_treasure_hunt(**options: Any) -> Any:
+    """Builds a treasure hunt; see `paceline.worlds.treasure_hunt.TreasureHunt` for the options."""
+    from paceline.worlds.treasure_hunt import TreasureHunt
+
+    return _build("treasure_hunt", TreasureHunt, options)
 
 
 def _build(name: str, world: type, options: Mapping[str, Any]) -> Any:
@@ -69,6 +77,11 @@ _ALL = (
         caution="machina_1 is played on a built-in stand-in, not on cogsguard's map: its scores are not comparable",
     ),
     Mission("courier-maze", make_courier, {"rooms": 5, "steps": 800}, about="The same, in many more rooms."),
+    Mission(
+        "treasure_hunt",
+        make_treasure_hunt,
+        about="Four agents compete for gems; one that is taken comes back somewhere else.",
+    ),
 )
 
 MISSIONS: Mapping[str, Mission] = MappingProxyType({typed_name(mission.name): mission for mission in _ALL})

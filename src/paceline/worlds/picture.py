@@ -207,6 +207,15 @@ def _apple(brush: Brush) -> Brush:
     return brush.ellipse(0.36, 0.48, 0.07, 0.1, (255, 160, 150))
 
 
+def _gem(brush: Brush) -> Brush:
+    brush.shade(0.86, 0.3)
+    for row in range(8):  # a diamond: wide at a third of its height, and pointed below
+        top, wide = 0.22 + 0.08 * row, (0.2, 0.27, 0.34, 0.28, 0.21, 0.15, 0.09, 0.04)[row]
+        brush.box(0.5 - wide, top, 0.5 + wide, top + 0.09, (26, 128, 168))
+        brush.box(0.53 - wide, top, 0.47 + wide, top + 0.07, (64, 190, 220))
+    return brush.box(0.36, 0.26, 0.47, 0.44, (188, 240, 250))
+
+
 def _brick(brush: Brush) -> Brush:
     brush.box(0, 0, 1, 1, (104, 84, 76))
     for top, left in ((0.0, 0.0), (0.34, -0.5), (0.67, 0.0)):
@@ -244,6 +253,7 @@ _DRAW: Mapping[str, Callable[[Brush], Brush]] = {
     "dirt": _dirt,
     "soil": _soil,
     "apple": _apple,
+    "gem": _gem,
     "brick": _brick,
     "house": _house,
     "address": _address,
@@ -261,6 +271,7 @@ _GLYPHS: Mapping[str, tuple[str, Colour]] = {
     "dirt": ("▒▒", (84, 92, 52)),
     "soil": ("· ", (120, 92, 60)),
     "apple": ("● ", (206, 24, 34)),
+    "gem": ("◆ ", (20, 120, 165)),
     "brick": ("██", (126, 92, 80)),
     "house": ("⌂ ", (70, 82, 120)),
     "address": ("⌂!", (214, 40, 40)),
