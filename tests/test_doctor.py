@@ -196,6 +196,21 @@ def test_a_name_that_means_two_things_needs_a_prefix() -> None:
         gymnasium.registry.pop("sokoban", None)
 
 
+def test_a_mission_is_examined_by_its_name() -> None:
+    diagnosis = examine("treasure_hunt,agents=2", steps=STEPS)
+    assert diagnosis.reproducible
+    assert "PettingZoo ParallelEnv" in diagnosis["spaces"].sentence
+
+
+def test_a_mission_with_the_name_of_a_gymnasium_id_needs_a_prefix() -> None:
+    gymnasium.register("forage", entry_point="gymnasium.envs.classic_control:CartPoleEnv")
+    try:
+        with pytest.raises(BadInput, match="'forage' is a Gymnasium id and a mission: write gym:forage or"):
+            examine("forage")
+    finally:
+        gymnasium.registry.pop("forage", None)
+
+
 @pytest.mark.parametrize(
     ("target", "words"),
     [

@@ -51,12 +51,15 @@ _GAMES_MISSION = "machina_1"  # of cogsguard, which most users do not have
 
 def known_missions() -> dict[str, Mission]:
     """Every mission that has a name here: those of other packages count before ours."""
-    names = dict.fromkeys([*_names(), *games.mission_names()])
+    names = dict.fromkeys([*mission_names(), *games.mission_names()])
     return {name: mission for name in names for mission in _find(name, mettagrid.Asked())}
 
 
-def _names() -> list[str]:
-    """Their names; nothing is loaded, so that a package that is broken hurts only users who ask for it."""
+def mission_names() -> list[str]:
+    """The names of missions, but for those of mettagrid's installed games.
+
+    Nothing is loaded, so that a package that is broken hurts only users who ask for it.
+    """
     own = [f"{mettagrid.PREFIX}{name}" for name in mettagrid.ABOUT] if mettagrid.is_installed() else []
     return list(dict.fromkeys([*MISSIONS, *own, *(point.name for point in entry_points(GROUP))]))
 
@@ -98,7 +101,7 @@ def _find(spec: str, asked: mettagrid.Asked, apart: bool = False) -> list[Missio
     if any(sign in name for sign in "*?["):
         if apart:
             _check_is_not_run(name)
-        names = list(dict.fromkeys([*_names(), *games.mission_names()]))
+        names = list(dict.fromkeys([*mission_names(), *games.mission_names()]))
         matches = [known for known in names if fnmatch.fnmatchcase(known, name)]
         if not matches:
             raise BadInput(f"no mission matches {name!r}; there are {', '.join(names)}")
@@ -165,7 +168,7 @@ def _named(name: str, apart: bool = False) -> Mission:
         made = load(name, "a function that makes an env, or a Mission", Mission)
         return replace(made, name=name) if isinstance(made, Mission) else Mission(name, made)
     check_is_no_file(name)
-    close = difflib.get_close_matches(name, _names(), n=3)
+    close = difflib.get_close_matches(name, mission_names(), n=3)
     hint = f"; close to it: {', '.join(close)}" if close else ""
     if name in TAGS or name in text_env_names():
         raise BadInput(

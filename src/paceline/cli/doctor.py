@@ -25,6 +25,7 @@ Examples:
   paceline doctor my_envs.py:make_env --steps 500
   paceline doctor my_package.envs:make_env --json
   paceline doctor my_games.py:parallel_env --seed 7
+  paceline doctor treasure_hunt,agents=8
   paceline doctor sokoban,dim_x=8,dim_y=8
   paceline doctor text:my_worlds.py:MyTextEnv
 
@@ -47,7 +48,8 @@ def doctor(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="TARGET", help="A Gymnasium id, a text environment, file.py:factory, or package.module:factory."
+            metavar="TARGET",
+            help="A Gymnasium id, a mission, a text environment, file.py:factory, or package.module:factory.",
         ),
     ],
     steps: Annotated[int, typer.Option(metavar="N", help="How long each trajectory is.")] = 200,

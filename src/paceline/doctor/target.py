@@ -2,6 +2,7 @@
 
 CartPole-v1, gym:CartPole-v1, package:Name-v0   an id that Gymnasium knows, or that `package` registers
 sokoban, SimpleSokoban, sokoban,dim_x=8         a text environment by its name
+forage, treasure_hunt,agents=8                  a mission by its name
 pz:mpe2.simple_spread_v3, mettagrid:empty_room  a mission of PettingZoo or mettagrid
 file.py:factory                                 a name in a file
 package.module:factory                          a name in a module
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.catalog.loading import gymnasium_env, is_gymnasium, load
-from paceline.catalog.missions import find_missions
+from paceline.catalog.missions import find_missions, mission_names
 from paceline.catalog.text_envs import TAGS, TEXT, text_env_names, written_text_env
 from paceline.doctor.text import Worded, kind_built
 from paceline.errors import BadInput, place
@@ -81,7 +82,7 @@ def find(target: str) -> Factory:
     """Gives the factory that a target names."""
     if target.startswith(TEXT) or _names_a_text_env(target) or _has_options(target):
         return partial(Worded, *written_text_env(target))
-    if target.startswith(_MISSIONS):
+    if target.startswith(_MISSIONS) or _names_a_mission(target):
         return _as_it_is_played(find_missions([target])[0].build)
     return _gymnasium_env(target) if is_gymnasium(target) else _as_it_is_played(load(target))
 
@@ -99,11 +100,23 @@ def _names_a_text_env(target: str) -> bool:
     name = target.partition(",")[0]
     if name not in TAGS and name not in text_env_names():
         return False
+    _check_is_no_id(name, "a text environment", f"{TEXT}{name}")
+    return True
+
+
+def _names_a_mission(target: str) -> bool:
+    name = target.partition(",")[0]
+    if name not in mission_names():
+        return False
+    _check_is_no_id(name, "a mission", "the mission's own factory, package.module:factory")
+    return True
+
+
+def _check_is_no_id(name: str, other: str, written: str) -> None:
     import gymnasium
 
     if name in gymnasium.registry:
-        raise BadInput(f"{name!r} is a Gymnasium id and a text environment: write gym:{name} or {TEXT}{name}")
-    return True
+        raise BadInput(f"{name!r} is a Gymnasium id and {other}: write gym:{name} or {written}")
 
 
 def _has_options(target: str) -> bool:
