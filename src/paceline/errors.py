@@ -5,6 +5,7 @@ PacelineError
 ├── TooLarge          a message is above the pool's limit
 ├── NotData           an answer holds more than data, and the plan trusts data only
 ├── RolloutsFailed    some rollouts of a collection could not be played; it has the others
+├── Diverged          an update made weights that are not finite
 ├── WorkerLost        a worker died, and dies again whenever it runs this call
 │   └── CallTimeout   … or does not come back within its deadline, and was killed for it
 ├── ReplayDiverged    a rebuilt member did not answer as it had answered before
@@ -57,6 +58,10 @@ class RolloutsFailed(PacelineError):
             f"{len(failures)} of {len(collection)} rollouts failed, rollout {index} by {first.kind}: {first.message}. "
             "The others are in .collection of this error"
         )
+
+
+class Diverged(PacelineError, ArithmeticError):
+    """An update gave figures or weights that are not finite; the message names agent and update."""
 
 
 class WorkerLost(PacelineError):

@@ -61,6 +61,7 @@ class Worlds:
         plan: Where they live.
         seed: Root of their random streams.
         outcomes: Whether whole steps are wanted, for a tape or for learners, and not only what is seen next.
+        raises: Whether what an environment raises is raised; otherwise its table drops out, and the others go on.
         trace: Records where the time goes.
     """
 
@@ -70,6 +71,7 @@ class Worlds:
     plan: Plan
     seed: int = 0
     outcomes: bool = False
+    raises: bool = False
     trace: Trace | None = None
     episode: list[Episode] = field(default_factory=list)
     apart: set[int] = field(default_factory=set)
@@ -122,6 +124,8 @@ class Worlds:
     def _taken(self, outcomes: Mapping[int, Any]) -> Step:
         joint = Step({}, {}, {}, {}, {}, {})
         for table, outcome in outcomes.items():
+            if outcome.error is not None and self.raises:
+                raise outcome.error
             if outcome.error is not None:
                 self.fail(table, Failure.of(outcome.error, step=self.episode[table].steps))
                 continue

@@ -13,6 +13,7 @@ from paceline.engine.port import Port
 from paceline.engine.preparation import tell_workers
 from paceline.engine.roster import HERE, Event
 from paceline.engine.seat import Anew
+from paceline.engine.shared_arrays import SharedArrays
 from paceline.engine.store import StoreKey, kept, put_back, take
 from paceline.engine.trace import Trace
 from paceline.engine.wire import check_sendable
@@ -30,6 +31,7 @@ __all__ = [
     "Plan",
     "Pool",
     "Port",
+    "SharedArrays",
     "StoreKey",
     "Trace",
     "WorkerInfo",

@@ -1,0 +1,137 @@
+"""What a caller of training gives, and what is meant by it: a world, and a learner for every agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from paceline.catalog.resolve import missions_of, player_of
+from paceline.engine import Pool
+from paceline.errors import BadInput, place
+from paceline.learning.specs import DQN, LEARNERS, PPO, architecture, build_bank, learner_spec
+from paceline.rollout import Rollout
+from paceline.settings import split
+from paceline.team import Builder, Player, understood
+from paceline.train.hosts import LEARNS, Bank, OneAgent, Recipe
+from paceline.train.rings import Rows
+from paceline.types import Mission, Seat
+
+
+def mission_of(given: Any) -> Mission:
+    """The mission that is meant."""
+    found = missions_of(given)
+    if len(found) != 1:
+        raise BadInput(f"{given!r:.60} names {len(found)} missions; a training has one")
+    return found[0]
+
+
+def recipes_of(given: Any, mission: Mission, seed: int, device: str) -> tuple[Recipe, ...]:
+    """The banks of all agents: those of one architecture together, each learner of the user's own alone.
+
+    Args:
+        given: A learner for all, or a mapping with one for each agent.
+        mission: The world.
+        seed: What the first weights follow from.
+        device: Where networks are put.
+
+    Raises:
+        BadInput: an agent has no learner, or one that cannot learn or suit it; or none learns.
+    """
+    with Pool([], seed=seed) as pool:
+        seats: list[Seat] = pool.map(partial(_seats, device), [mission])[0]
+        wanted = _by_agent(given, [seat.agent for seat in seats])
+        for_all = not isinstance(given, Mapping)
+        ours: dict[Any, list[Seat]] = {}
+        recipes: list[Recipe] = []
+        for seat in seats:
+            item = wanted[seat.agent]
+            if isinstance(item, str) and (for_all or split(item)[0] in LEARNERS):
+                ours.setdefault((item, architecture(seat)), []).append(seat)
+            else:
+                player = player_of(item, mission)[0]
+                player, learns = pool.map(partial(_surveyed, mission, device, for_all), [(player, seat)])[0]
+                recipes.append(Recipe((seat,), OneAgent(player), learns))
+    recipes += [Recipe(tuple(mine), _Stacked(learner_spec(spec), seed, device)) for (spec, _), mine in ours.items()]
+    if not any(recipe.learns for recipe in recipes):
+        raise BadInput("no agent learns: give at least one of them a learner, 'dqn' say")
+    for recipe in recipes:
+        for seat in recipe.seats if recipe.learns else ():
+            Rows(seat)
+    return tuple(sorted(recipes, key=lambda recipe: recipe.seats[0].index))
+
+
+def _by_agent(given: Any, agents: Sequence[str]) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        return dict.fromkeys(agents, given)
+    strange = [str(name) for name in given if name not in agents]
+    missing = [agent for agent in agents if agent not in given]
+    if strange or missing:
+        raise BadInput(
+            f"learners are given by agent, and {', '.join(strange + missing)} "
+            f"{'is no agent' if strange else 'has none'}; the agents are {', '.join(agents)}"
+        )
+    return dict(given)
+
+
+def _seats(device: str, mission: Mission) -> list[Seat]:
+    try:
+        rollout = Rollout(mission, device=device, digested=False)
+    except BadInput:
+        raise
+    except Exception as error:
+        what = f"environment {mission.name!r} cannot be built"
+        raise BadInput(f"{what}: {type(error).__name__}: {error}{place(error)}") from error
+    try:
+        if not rollout.seats():
+            raise BadInput(f"environment {mission.name!r} has no agents: there is nothing to train")
+        return rollout.seats()
+    finally:
+        rollout.close()
+
+
+def _surveyed(mission: Mission, device: str, for_all: bool, item: tuple[Player, Seat]) -> tuple[Player, bool]:
+    """How what is given for an agent is understood, and whether it learns; it is built once for that."""
+    player, seat = item
+    rollout = Rollout(mission, device=device, digested=False)
+    try:
+        seats = {each.agent: each for each in rollout.seats()}
+
+        def observe(wanted: Seat) -> tuple[Seat, Any]:
+            seen = rollout.begin(0)
+            agent = wanted.agent if wanted.agent in seen else next(iter(seen))
+            return seats[agent], seen[agent]
+
+        player = understood(player, seat, observe)
+    finally:
+        rollout.close()
+    builder = Builder(player)
+    learner = builder.build(seat)
+    missing = [name for name in LEARNS if not callable(getattr(learner, name, None))]
+    acts = callable(learner) or "act" not in missing
+    builder.close([learner], sound=True)
+    if missing and (for_all or not acts or "learn" not in missing):
+        raise BadInput(
+            f"the learner of agent {seat.agent!r}, a {type(learner).__name__}, has no {', no '.join(missing)}: a "
+            "learner has act(obs), learn(window), snapshot() and restore(state)"
+        )
+    return player, not missing
+
+
+@dataclass(frozen=True)
+class _Stacked:
+    """Makes a bank of ours.
+
+    Attributes:
+        config: What learner.
+        seed: What the first weights follow from.
+        device: Where networks are put.
+    """
+
+    config: DQN | PPO
+    seed: int
+    device: str
+
+    def __call__(self, seats: tuple[Seat, ...], worlds: int) -> Bank:
+        return build_bank(seats, self.config, seed=self.seed, worlds=worlds, device=self.device)

@@ -1,0 +1,68 @@
+"""Timetable: which epoch unlocks which update of an agent, and from when on its weights act. Pure data.
+
+    epoch 0 … 3   epoch 4 … 7   epoch 8 …        train_interval = 4, lag = 1
+                │ update 0     │ update 1        unlocked by the epochs before
+    version 0     version 0      version 1       acts: as many updates as are due, less the lag
+
+It is counted in updates, never in seconds, so that executors may run an update when and where they like: what acts in
+an epoch, and what an update learns from, are the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from paceline.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """When updates are due.
+
+    Attributes:
+        epochs: How many epochs there are.
+        train_interval: After how many epochs updates are due, again and again.
+        updates_per_interval: How many of an agent are due then.
+        lag: By how many updates the weights that act are behind those that are due.
+        priority: Agent → its share of the updates that are due; 1 where it is not named.
+    """
+
+    epochs: int
+    train_interval: int = 1
+    updates_per_interval: int = 1
+    lag: int = 0
+    priority: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "train_interval", "updates_per_interval"):
+            _check_count(name, getattr(self, name), 1)
+        _check_count("lag", self.lag, 0)
+        for agent, share in self.priority.items():
+            if not (isinstance(share, int | float) and math.isfinite(share) and share >= 0):
+                raise BadInput(f"priority of {agent!r} is {share!r}; give a share of the updates, 0 or more")
+
+    def due(self, agent: str, epochs: int) -> int:
+        """How many updates of an agent are due, in all, once so many epochs have been played."""
+        points = epochs // self.train_interval
+        share = Fraction(self.priority.get(agent, 1)).limit_denominator(1000)
+        return math.floor(points * self.updates_per_interval * share)
+
+    def unlocked(self, agent: str, epoch: int) -> range:
+        """The numbers of the updates that become due when epoch number `epoch` has been played."""
+        return range(self.due(agent, epoch), self.due(agent, epoch + 1))
+
+    def version(self, agent: str, epoch: int) -> int:
+        """Which version of an agent's weights acts in an epoch: how many of its updates are in it."""
+        return max(0, self.due(agent, epoch) - self.lag)
+
+    def epochs_behind(self) -> int:
+        """How many epochs may be played, at the most, before the weights of an update that is due must be there."""
+        return self.train_interval * (1 + -(-self.lag // self.updates_per_interval))
+
+
+def _check_count(name: str, number: object, least: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, int) or number < least:
+        raise BadInput(f"{name}={number!r} makes no sense; give a whole number from {least} on")

@@ -1,0 +1,238 @@
+"""`train`: independent learners in one world, in parallel, asynchronous and reproducible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from paceline.engine import Plan, Trace, find_backend
+from paceline.errors import BadInput
+from paceline.fingerprint import Fingerprint, fingerprint, plain_text
+from paceline.records import Records
+from paceline.team.device import find_device
+from paceline.train.checkpoints import Checkpoints
+from paceline.train.given import mission_of, recipes_of
+from paceline.train.hosts import OneAgent
+from paceline.train.timetable import Timetable
+from paceline.train.trainer import Job, Trainer, shortened
+from paceline.train.training import Training
+from paceline.train.updates import ON_FAILURE
+
+Watcher = Callable[[Trainer], None]
+"""Is shown the trainer after every epoch."""
+
+
+def train(
+    mission: Any,
+    learners: Any = "dqn",
+    *,
+    epochs: int,
+    train_interval: int = 1,
+    updates_per_interval: int = 1,
+    warmup: int = 0,
+    capacity: int | None = None,
+    lag: int = 0,
+    worlds: int = 1,
+    turn: str = "simultaneous",
+    max_turns: int | None = None,
+    priority: Mapping[str, float] | None = None,
+    on_failure: str = "fail",
+    deadline: float | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    plan: str | int | Plan = "auto",
+    out: str | Path | None = None,
+    resume: bool = False,
+    trace: Trace | None = None,
+    watcher: Watcher | None = None,
+    asked: Mapping[str, Any] | None = None,
+) -> Training:
+    """Trains independent learners: every agent has its own network, optimizer, rows and random streams.
+
+    The result follows from the mission, the learners, the seed and the timetable. The plan says where things run, and
+    changes no bit of it.
+
+    Args:
+        mission: The world: a name, a `Mission`, or what makes PettingZoo parallel environments.
+        learners: A learner for every agent, or a mapping with one for each: "dqn" and "ppo" with options, or what makes
+            objects with `act`, `learn`, `snapshot` and `restore` (see `roles.Learner`) for a seat. In a mapping also
+            policies that do not learn.
+        epochs: How many. An epoch is one reset of every world, and its turns.
+        train_interval: After how many epochs updates are due.
+        updates_per_interval: How many of each agent are due then.
+        warmup: How many rows an agent must have before it is updated; what is due before is recorded as skipped.
+        capacity: How many rows of each agent are kept; None: all.
+        lag: By how many updates the weights that act are behind. With a lag learners work while the next epochs are
+            played.
+        worlds: How many worlds are played side by side, for the same agents.
+        turn: "simultaneous": all agents move at once.
+        max_turns: The most turns of an epoch; None: as many as the environment has.
+        priority: Agent → its share of the updates; 1 where it is not named.
+        on_failure: What is done if an update fails: "fail", "retry" once, or "freeze": go on with the last weights.
+        deadline: Seconds that an update may take; None: as long as it likes.
+        seed: Root of everything random.
+        device: Where networks are put.
+        plan: Where learners learn; `Plan(agents="process")` has dear policies act in processes of their own.
+        out: A directory for results and checkpoints.
+        resume: Whether to go on with what is in `out`.
+        trace: Records where the time goes.
+        watcher: Is shown the trainer after every epoch.
+        asked: What the caller was asked, kept in plan.json.
+
+    Raises:
+        BadInput: something makes no sense; found before anything starts.
+        Diverged: an update gave numbers that are not finite.
+        Exception: what a learner or an environment raised.
+    """
+    place = Plan.parse(plan).not_of_a_vector()
+    if place.backend != "auto":
+        find_backend(place.backend)
+    job = _job(
+        mission,
+        learners,
+        Timetable(epochs, train_interval, updates_per_interval, lag, dict(priority or {})),
+        warmup=warmup,
+        capacity=capacity,
+        worlds=worlds,
+        turn=turn,
+        max_turns=max_turns,
+        on_failure=on_failure,
+        seed=seed,
+        device=device,
+    )
+    if resume and out is None:
+        raise BadInput("resume=True: say with out= what directory to go on with")
+    records = None if out is None else _records(job, Path(out), resume, asked or {}, on_failure)
+    try:
+        with Trainer(job, place, on_failure=on_failure, deadline=deadline, trace=trace) as trainer:
+            _run(trainer, records, watcher)
+            training = _result(trainer, out)
+    finally:
+        if records is not None:
+            records.close()
+    if out is not None:
+        training.write(Path(out))
+    return training
+
+
+def _job(mission: Any, learners: Any, timetable: Timetable, **given: Any) -> Job:
+    for name, least in (("warmup", 0), ("capacity", 1), ("worlds", 1), ("max_turns", 1)):
+        value = given[name]
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise BadInput(f"{name}={value!r} makes no sense; give a whole number from {least} on")
+    if given["turn"] != "simultaneous":
+        raise BadInput(f"turn={given['turn']!r}: agents move at once, turn='simultaneous'")
+    if given["on_failure"] not in ON_FAILURE:
+        raise BadInput(f"on_failure={given['on_failure']!r}: give {', '.join(ON_FAILURE)}")
+    device = given["device"] if given["device"] == "cpu" else find_device(given["device"])
+    world = shortened(mission_of(mission), given["max_turns"])
+    recipes = recipes_of(learners, world, given["seed"], device)
+    numbers = {name: given[name] for name in ("warmup", "capacity", "worlds", "seed")}
+    job = Job(world, recipes, timetable, device=device, **numbers)
+    _check(job)
+    return job
+
+
+def _check(job: Job) -> None:
+    """What makes no sense together.
+
+    Raises:
+        BadInput: it does not.
+    """
+    table, rows = job.timetable, job.rows_per_epoch
+    learning = {agent for recipe in job.recipes if recipe.learns for agent in recipe.agents}
+    for agent in table.priority:
+        if agent not in learning:
+            raise BadInput(f"priority names {agent!r}, who does not learn; those who do are {', '.join(learning)}")
+    if job.capacity is not None and rows is not None and job.capacity < rows * table.train_interval:
+        raise BadInput(
+            f"capacity={job.capacity} rows are fewer than an interval of {table.train_interval} epochs makes, "
+            f"{rows * table.train_interval}: an update would not see all that is new; give more, or None for all"
+        )
+    for recipe in job.recipes if table.lag else ():
+        config = getattr(recipe.make, "config", None)
+        if getattr(config, "on_policy", False) and not getattr(config, "accepts_lag", False):
+            raise BadInput(
+                f"lag={table.lag} with a learner that learns from its own actions only ({', '.join(recipe.agents)}): "
+                "its rows would be of older weights; lag=0, or say that it may with the option accepts_lag=true"
+            )
+
+
+def _records(job: Job, path: Path, resume: bool, asked: Mapping[str, Any], on_failure: str) -> Records:
+    recipes: dict[str, Fingerprint] = {f"mission {job.mission.name!r}": fingerprint(job.mission.make)}
+    for recipe in job.recipes:
+        made = recipe.make.player.factory if isinstance(recipe.make, OneAgent) else recipe.make
+        recipes[f"learner of {', '.join(recipe.agents)}"] = fingerprint(made)
+    identity = {
+        "job": "train",
+        "mission": {
+            "name": job.mission.name,
+            "options": {name: plain_text(value) for name, value in job.mission.options.items()},
+            "steps": job.mission.steps,
+        },
+        "epochs": job.timetable.epochs,
+        "train_interval": job.timetable.train_interval,
+        "updates_per_interval": job.timetable.updates_per_interval,
+        "lag": job.timetable.lag,
+        "priority": dict(job.timetable.priority),
+        "warmup": job.warmup,
+        "capacity": job.capacity,
+        "worlds": job.worlds,
+        "seed": job.seed,
+        "device": job.device,
+        "on_failure": on_failure,
+    }
+    plan = {"identity": identity, "recipes": recipes, "asked": dict(asked)}
+    return Records(path, "epochs.jsonl", plan, resume=resume)
+
+
+def _run(trainer: Trainer, records: Records | None, watcher: Watcher | None) -> None:
+    checkpoints = None if records is None else Checkpoints(records.path)
+    state = None if checkpoints is None else checkpoints.load()
+    if state is None:
+        trainer.begin()
+    else:
+        trainer.load(state)
+    known = {line["epoch"] for line in records.lines} if records is not None else set()
+    while trainer.epoch < trainer.job.timetable.epochs:
+        trainer.play_epoch()
+        if records is not None and trainer.epoch - 1 not in known:
+            records.add({"epoch": trainer.epoch - 1, "rewards": trainer.rewards[-1]})
+        if checkpoints is not None and checkpoints.due:
+            _save(trainer, checkpoints)
+        if watcher is not None:
+            watcher(trainer)
+    trainer.finish()
+    if checkpoints is not None:
+        _save(trainer, checkpoints)
+
+
+def _save(trainer: Trainer, checkpoints: Checkpoints) -> None:
+    begin = perf_counter()
+    checkpoints.save(trainer.save(), begin)
+
+
+def _result(trainer: Trainer, out: str | Path | None) -> Training:
+    job, updates = trainer.job, trainer.updates
+    agents = job.agents
+    totals = [[[each[agent] for agent in agents] for each in epoch] for epoch in trainer.rewards]
+    weights = {agent: updates.versions[agent][updates.done[agent]] for agent in updates.agents}
+    order = {agent: place for place, agent in enumerate(agents)}
+    return Training(
+        agents,
+        np.array(totals, np.float64).reshape(-1, job.worlds, len(agents)),
+        sorted(updates.records, key=lambda update: (update.epoch, update.number, order[update.agent])),
+        dict(sorted(weights.items(), key=lambda item: order[item[0]])),
+        trainer.steps,
+        trainer.rows,
+        job.timetable.lag,
+        dict(updates.frozen),
+        trainer.places.plan,
+        {**trainer.seconds, "learn or wait": updates.waited},
+        trainer.notes + [f"agent {agent!r} is frozen: {each.message}" for agent, each in updates.frozen.items()],
+        out=None if out is None else str(out),
+    )

@@ -1,0 +1,378 @@
+"""The trainer: plays epochs, files rows, hands out updates, and publishes versions as the timetable says.
+
+    wanted version ──► Acting ──┐
+                                ├─ play ──► tape ──► rings ── spans ──► Learning ──► versions ──► …
+    Worlds, one or more ────────┘
+
+Collection goes on while updates run, as far as the lag allows. Nothing here looks at a clock to decide what is
+computed: an epoch waits for the version that the timetable names, and for no other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from paceline.engine import Plan, Pool, Trace
+from paceline.lockstep import Worlds
+from paceline.rollout import Rollout, play
+from paceline.seeds import seed_of
+from paceline.tape import Tape
+from paceline.team.device import one_thread
+from paceline.train.hosts import Acting, Learning, Name, Recipe
+from paceline.train.placing import Places
+from paceline.train.rings import Ring
+from paceline.train.timetable import Timetable
+from paceline.train.updates import Update, Updates
+from paceline.types import Episode, Mission, Step
+
+_ROOM = 4096  # rows of a ring at first, where it is not known how long an epoch can be
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained: all that the result follows from.
+
+    Attributes:
+        mission: The world.
+        recipes: The banks of all agents.
+        timetable: When updates are due.
+        warmup: How many rows an agent must have before it is updated.
+        capacity: How many rows of an agent are kept; None: all.
+        worlds: How many worlds are played at once.
+        seed: Root of everything random.
+        device: Where networks are put.
+    """
+
+    mission: Mission
+    recipes: tuple[Recipe, ...]
+    timetable: Timetable
+    warmup: int = 0
+    capacity: int | None = None
+    worlds: int = 1
+    seed: int = 0
+    device: str = "cpu"
+
+    @property
+    def agents(self) -> list[str]:
+        """All of them, in the environment's order."""
+        seats = sorted((seat for recipe in self.recipes for seat in recipe.seats), key=lambda seat: seat.index)
+        return [seat.agent for seat in seats]
+
+    @property
+    def rows_per_epoch(self) -> int | None:
+        """The most rows that an agent can have of an epoch; None: that is not known."""
+        return None if self.mission.steps is None else self.mission.steps * self.worlds
+
+
+class Actors:
+    """The mind half of the loop: every agent in every world.
+
+    Args:
+        recipes: The banks.
+        pool: Their acting halves, in the same order.
+        job: What is trained.
+    """
+
+    def __init__(self, recipes: Sequence[Recipe], pool: Pool, job: Job) -> None:
+        self._recipes, self._pool, self._job = recipes, pool, job
+        self._member = {agent: number for number, recipe in enumerate(recipes) for agent in recipe.agents}
+        self._loaded: dict[str, int] = {}
+        self.extras: dict[Name, Mapping[str, Any]] = {}
+        """What came with the last actions."""
+
+    def begin(self, epoch: int) -> None:
+        """An epoch begins: noise follows from (agent, epoch, world)."""
+        job = self._job
+        calls = {}
+        for member, recipe in enumerate(self._recipes):
+            seeds = {
+                agent: [seed_of(job.seed, "act", agent, epoch, world) for world in range(job.worlds)]
+                for agent in recipe.agents
+            }
+            calls[member] = epoch, seeds
+        self._pool.call("begin", calls)
+
+    def load(self, versions: Mapping[str, tuple[int, Any]]) -> None:
+        """Gives the copies that act other versions, where they have not got them."""
+        calls: dict[int, tuple[dict[str, Any]]] = {}
+        for agent, (version, weights) in versions.items():
+            if self._loaded.get(agent) != version:
+                self._loaded[agent] = version
+                calls.setdefault(self._member[agent], ({},))[0][agent] = weights
+        if calls:
+            self._pool.call("load", calls)
+
+    def act(self, observations: Mapping[Name, Any]) -> dict[Name, Any]:
+        """Asks the agents that are due; those that cannot act are not asked."""
+        calls: dict[int, tuple[dict[Name, Any]]] = {}
+        for name, seen in observations.items():
+            calls.setdefault(self._member[name[1]], ({},))[0][name] = seen
+        answers = self._pool.call("act", calls)
+        self.extras = {name: extras for _, beside in answers.values() for name, extras in beside.items()}
+        actions = {name: action for mine, _ in answers.values() for name, action in mine.items()}
+        return {name: actions[name] for name in observations}
+
+    def tell(self, step: Step) -> None:
+        """Learners learn from their rows; they are told nothing else."""
+
+
+class Trainer:
+    """A training under way.
+
+    Args:
+        job: What is trained.
+        plan: Where; never what comes of it.
+        on_failure: What is done if an update fails: "fail", "retry" or "freeze".
+        deadline: Seconds that an update may take; None: as long as it likes.
+        trace: Records where the time goes.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        plan: Plan,
+        *,
+        on_failure: str = "fail",
+        deadline: float | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        self.job = job
+        self.epoch = 0
+        """How many epochs have been played."""
+        self.rewards: list[list[dict[str, float]]] = []
+        """Epoch → world → agent → what it got in all."""
+        self.steps = 0
+        """Steps of all worlds."""
+        self.seconds = {"collect": 0.0, "publish": 0.0}
+        self.places = Places(plan, job)
+        self._seats = {seat.agent: seat for recipe in job.recipes for seat in recipe.seats}
+        learn = self.places.learners
+        self._rings = {agent: Ring(self._seats[agent], self._room()) for recipe in learn for agent in recipe.agents}
+        self._since: dict[str, int] = dict.fromkeys(self._rings, 0)  # the first row since an agent's last update
+        self._replayed: dict[str, int] = {}  # the first row that a replay of a learner would read
+        self._stack = ExitStack()
+        try:
+            self._open(on_failure, deadline, trace)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _open(self, on_failure: str, deadline: float | None, trace: Trace | None) -> None:
+        job, places, enter = self.job, self.places, self._stack.enter_context
+        limit = math.inf if deadline is None else deadline
+        acting = enter(
+            Pool(
+                [partial(Acting, recipe, job.worlds) for recipe in places.actors],
+                seed=job.seed,
+                keys=[("act", *recipe.agents) for recipe in places.actors],
+                deadline=math.inf,
+                trace=trace,
+                **places.for_actors,
+            )
+        )
+        self._learning = enter(
+            Pool(
+                [partial(Learning, recipe, job.seed, on_failure == "retry") for recipe in places.learners],
+                seed=job.seed,
+                keys=[("learn", *recipe.agents) for recipe in places.learners],
+                deadline=limit,
+                trace=trace,
+                **places.for_learners,
+            )
+        )
+        self._stack.callback(one_thread())
+        self._actors = Actors(places.actors, acting, job)
+        self.updates = Updates(places.learners, self._learning, on_failure, limit)
+        makers = [
+            partial(Rollout, job.mission, world, device=job.device, digested=False) for world in range(job.worlds)
+        ]
+        self._worlds = enter(
+            Worlds(
+                makers,
+                [(job.mission.name, world) for world in range(job.worlds)],
+                [Episode(job.mission.name, world, 0) for world in range(job.worlds)],
+                places.for_worlds,
+                job.seed,
+                outcomes=True,
+                raises=True,
+                trace=trace,
+            )
+        )
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the workers."""
+        self._stack.close()
+
+    # -- the loop ----------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Publishes the first version of every agent."""
+        self.updates.begin()
+
+    def play_epoch(self) -> None:
+        """Plays an epoch with the versions that the timetable names, and hands out the updates that it unlocks."""
+        begin = perf_counter()
+        self._publish()
+        played = perf_counter()
+        tape = self._play()
+        self._file(tape)
+        self.seconds["publish"] += played - begin
+        self.seconds["collect"] += perf_counter() - played
+        self._hand_out()
+        self.epoch += 1
+        self.places.reconsider(self)
+
+    def finish(self) -> None:
+        """Runs what is due and has not been run: nothing is lost at the end."""
+        self.updates.drain()
+
+    def _publish(self) -> None:
+        table, updates = self.job.timetable, self.updates
+        versions = {agent: table.version(agent, self.epoch) for agent in updates.agents}
+        self._actors.load({agent: (number, updates.wanted(agent, number)) for agent, number in versions.items()})
+
+    def _play(self) -> Tape:
+        worlds = self.job.worlds
+        names = {(world, agent): seat for world in range(worlds) for agent, seat in self._seats.items()}
+        tape = Tape(names, self.job.mission.steps or 64)
+        self._actors.begin(self.epoch)
+        seeds = [self.job.seed + self.epoch * worlds + world for world in range(worlds)]
+        self._worlds.episode = [Episode(self.job.mission.name, world, 0) for world in range(worlds)]
+        episodes = play(self._worlds, self._actors, seeds, None, tape)
+        self.rewards.append([dict(episode.rewards) for episode in episodes])
+        self.steps += sum(episode.steps for episode in episodes)
+        return tape
+
+    def _file(self, tape: Tape) -> None:
+        """Files the rows of an epoch: world after world, each in the order of its turns."""
+        for agent, ring in self._rings.items():
+            tracks = [tape.tracks[world, agent].columns for world in range(self.job.worlds)]
+            self._make_room(agent, ring, sum(len(columns["rewards"]) for columns in tracks))
+            for columns in tracks:
+                ring.extend(columns)
+
+    def _make_room(self, agent: str, ring: Ring, rows: int) -> None:
+        """Sees to it that no row is overwritten that an update, or the replay of one, still reads."""
+        if self._overwrites(agent, ring, rows) and self.job.capacity is not None:
+            self.updates.drain()
+            self.save_learners()
+        if self._overwrites(agent, ring, rows):
+            ring.grow(max(2 * ring.room, ring.count - self._first_needed(agent, ring) + rows))
+
+    def _overwrites(self, agent: str, ring: Ring, rows: int) -> bool:
+        return ring.count + rows - self._first_needed(agent, ring) > ring.room
+
+    def _first_needed(self, agent: str, ring: Ring) -> int:
+        capacity = self.job.capacity
+        kept = 0 if capacity is None else max(0, ring.count - capacity)
+        return min(kept, self._replayed.get(agent, kept))
+
+    def save_learners(self) -> None:
+        """Has learners save themselves, so that no earlier update is run again if a worker dies."""
+        self._learning.snapshot()
+        self._replayed.clear()
+        for ring in self._rings.values():
+            ring.forget_old()
+
+    def _hand_out(self) -> None:
+        job = self.job
+        unlocked, spans = {}, {}
+        for agent, ring in self._rings.items():
+            numbers = job.timetable.unlocked(agent, self.epoch)
+            if not numbers:
+                continue
+            span = spans[agent] = ring.span(job.capacity, self._since[agent])
+            rows, new = span.hi - span.lo, span.hi - span.new
+            unlocked[agent] = [Update(agent, number, self.epoch, rows, new) for number in numbers]
+            reason = self._reason(agent, ring.count)
+            for update in unlocked[agent] if reason else ():
+                update.status, update.reason = "skipped", reason
+            if not reason:
+                self._since[agent] = ring.count
+                self._replayed.setdefault(agent, span.lo)
+        self.updates.post(unlocked, self._rings, spans)
+
+    def _reason(self, agent: str, rows: int) -> str:
+        """Why an update that is due is not run."""
+        if agent in self.updates.frozen:
+            return "frozen after a failure"
+        if rows < self.job.warmup:
+            return f"warmup: {rows} of {self.job.warmup} rows"
+        return "" if rows else "no rows"
+
+    def _room(self) -> int:
+        job, rows = self.job, self.job.rows_per_epoch
+        if rows is None:
+            return _ROOM
+        if job.capacity is None:
+            return rows * job.timetable.epochs
+        return min(rows * job.timetable.epochs, job.capacity + rows * (1 + job.timetable.epochs_behind()))
+
+    @property
+    def rows(self) -> int:
+        """How many rows learners have seen."""
+        return sum(ring.count for ring in self._rings.values())
+
+    @property
+    def notes(self) -> list[str]:
+        """What happened to workers."""
+        return [event.text for event in self._learning.events]
+
+    # -- what is left of it --------------------------------------------------------------------------------------
+
+    @property
+    def move_learners(self) -> Any:
+        """Moves the learners elsewhere; see `Pool.move`."""
+        return self._learning.move
+
+    def save(self) -> dict[str, Any]:
+        """Everything that a training goes on from; waits for the updates under way."""
+        self.updates.drain()
+        learners = self._learning.call("snapshot", record=False)
+        return {
+            "epoch": self.epoch,
+            "rewards": self.rewards,
+            "steps": self.steps,
+            "since": dict(self._since),
+            "learners": {recipe.agents: learners[number] for number, recipe in enumerate(self.places.learners)},
+            "rings": {agent: ring.save(self.job.capacity) for agent, ring in self._rings.items()},
+            "updates": self.updates.save(),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what `save` gave, under the same plan or another."""
+        self.epoch, self.steps = state["epoch"], state["steps"]
+        self.rewards, self._since = list(state["rewards"]), dict(state["since"])
+        saved = {agent: part for part in state["learners"].items() for agent in part[0]}
+        calls = {}
+        for number, recipe in enumerate(self.places.learners):
+            calls[number] = (_regrouped(recipe.agents, {saved[agent][0]: saved[agent][1] for agent in recipe.agents}),)
+        self._learning.call("restore", calls)
+        for agent, ring in self._rings.items():
+            ring.load(state["rings"][agent])
+        self.updates.load(state["updates"])
+
+
+def _regrouped(agents: Sequence[str], saved: Mapping[tuple[str, ...], Any]) -> Any:
+    """The snapshot of a bank, of those of the banks that its agents were in; see `learning.bank.Bank.snapshot`."""
+    if tuple(agents) in saved:
+        return saved[tuple(agents)]
+    every = {agent: state for part in saved.values() for agent, state in part["agents"].items()}
+    return {**next(iter(saved.values())), "agents": {agent: every[agent] for agent in agents}}
+
+
+def shortened(mission: Mission, max_turns: int | None) -> Mission:
+    """The mission with a limit of turns, if one is given."""
+    return mission if max_turns is None else replace(mission, steps=max_turns)

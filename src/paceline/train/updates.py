@@ -1,0 +1,205 @@
+"""Updates under way: posted to learners in order, taken in order, published by number.
+
+    unlocked ── post ──► learners, wherever they live ── settle ──► version n + 1 ── wanted ──► the copies that act
+
+An update that is skipped counts as one that changed nothing. Every update that is due is run once, or recorded as
+skipped or failed, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from time import perf_counter
+from typing import Any
+
+from paceline.engine import Handle, Pool
+from paceline.errors import Diverged
+from paceline.train.hosts import Learned, Recipe
+from paceline.train.rings import Ring, Span
+from paceline.types import Failure
+
+ON_FAILURE = ("fail", "retry", "freeze")
+
+
+@dataclass
+class Update:
+    """One update of an agent, as it is recorded.
+
+    Attributes:
+        agent: Whose.
+        number: Counted from 0.
+        epoch: The epoch that unlocked it.
+        rows: How many rows it learned from.
+        new: How many of them were new.
+        status: "run", "skipped" or "failed".
+        reason: Why it was not run.
+        figures: What the learner said.
+    """
+
+    agent: str
+    number: int
+    epoch: int
+    rows: int = 0
+    new: int = 0
+    status: str = "run"
+    reason: str = ""
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class _Round:
+    """One call of a learner: an update of some of its agents, and those that are skipped beside them."""
+
+    updates: dict[str, Update]
+    spans: dict[str, Span]
+    handle: Handle | None
+
+
+class Updates:
+    """The updates of all agents.
+
+    Args:
+        recipes: The banks that learn, one for each member of the pool.
+        pool: Their learning halves.
+        on_failure: What is done if an update fails: "fail" and "retry" raise, "freeze" goes on with the last weights.
+        deadline: Seconds that an update may take; None: as long as it likes.
+    """
+
+    def __init__(self, recipes: Sequence[Recipe], pool: Pool, on_failure: str, deadline: float | None) -> None:
+        self._recipes, self._pool, self._on_failure, self._deadline = recipes, pool, on_failure, deadline
+        self._member = {agent: number for number, recipe in enumerate(recipes) for agent in recipe.agents}
+        self._pending: list[deque[_Round]] = [deque() for _ in recipes]
+        self.done: dict[str, int] = dict.fromkeys(self._member, 0)
+        """Agent → how many of its updates are over: its newest version."""
+        self.versions: dict[str, dict[int, Any]] = {agent: {} for agent in self._member}
+        """Agent → version → weights; those that may be wanted yet."""
+        self.frozen: dict[str, Failure] = {}
+        """Agent → why it does not learn any more."""
+        self.records: list[Update] = []
+        """All that are over, in the order of their epochs and agents."""
+        self.waited = 0.0
+        """Seconds that main has spent on updates: waiting for them, or running them here."""
+
+    @property
+    def agents(self) -> list[str]:
+        """Those that learn."""
+        return list(self._member)
+
+    def begin(self, versions: Mapping[str, Mapping[int, Any]] | None = None) -> None:
+        """Publishes the versions that are there before the first update: those of a checkpoint, or the first."""
+        if versions is not None:
+            self.versions = {agent: dict(mine) for agent, mine in versions.items()}
+            return
+        for weights in self._pool.call("weights", record=False).values():
+            self.versions.update({agent: {0: mine} for agent, mine in weights.items()})
+
+    def post(
+        self, unlocked: Mapping[str, Sequence[Update]], rings: Mapping[str, Ring], spans: Mapping[str, Span]
+    ) -> None:
+        """Hands updates to the learners: the first of each agent, then the second, …"""
+        begin = perf_counter()
+        for updates in _rounds(unlocked):
+            for member, recipe in enumerate(self._recipes):
+                mine = {agent: updates[agent] for agent in recipe.agents if agent in updates}
+                if mine:
+                    run = {agent: spans[agent] for agent, update in mine.items() if update.status == "run"}
+                    self._pending[member].append(_Round(mine, run, self._posted(member, mine, run, rings)))
+        self.waited += perf_counter() - begin
+
+    def _posted(
+        self, member: int, updates: Mapping[str, Update], spans: Mapping[str, Span], rings: Mapping[str, Ring]
+    ) -> Handle | None:
+        if not spans:
+            return None
+        numbers = {agent: (updates[agent].number, span) for agent, span in spans.items()}
+        call = numbers, {agent: rings[agent].shared for agent in spans}
+        return self._pool.post("learn", {member: call}, deadline=self._deadline)
+
+    def wanted(self, agent: str, version: int) -> Any:
+        """The weights of a version, waited for if need be; those before it are forgotten.
+
+        Raises:
+            Exception: what the learner raised.
+        """
+        while self.done[agent] < version:
+            self._settle(self._member[agent])
+        mine = self.versions[agent]
+        for older in [number for number in mine if number < version]:
+            del mine[older]
+        return mine[version]
+
+    def oldest_row(self, agent: str) -> int | None:
+        """The first row that an update under way reads; None: there is none."""
+        rows = [each.spans[agent].lo for each in self._pending[self._member[agent]] if agent in each.spans]
+        return min(rows, default=None)
+
+    def drain(self) -> None:
+        """Waits for everything that is under way."""
+        for member, pending in enumerate(self._pending):
+            while pending:
+                self._settle(member)
+
+    def _settle(self, member: int) -> None:
+        """Takes the oldest round of a learner."""
+        each = self._pending[member].popleft()
+        learned = self._answer(member, each)
+        for agent, update in each.updates.items():
+            newest = self.done[agent]
+            weights = self.versions[agent][newest]
+            if agent in learned:
+                weights = self._taken(update, learned[agent], weights)
+            self.done[agent] = newest + 1
+            self.versions[agent][newest + 1] = weights
+            self.records.append(update)
+
+    def _answer(self, member: int, each: _Round) -> Mapping[str, Learned]:
+        if each.handle is None:
+            return {}
+        begin = perf_counter()
+        each.handle.finish()
+        outcome = each.handle.outcomes()[member]
+        self.waited += perf_counter() - begin
+        if outcome.error is None:
+            answer: Mapping[str, Learned] = outcome.answer
+            return answer
+        if self._on_failure != "freeze":
+            who = ", ".join(f"update {update.number} of agent {agent!r}" for agent, update in each.updates.items())
+            outcome.error.add_note(f"in {who}; on_failure='freeze' would go on with the last weights")
+            raise outcome.error
+        return {agent: Learned(failure=Failure.of(outcome.error, agent)) for agent in each.spans}
+
+    def _taken(self, update: Update, learned: Learned, last: Any) -> Any:
+        update.figures = {name: float(value) for name, value in learned.figures.items()}
+        if learned.failure is None and update.agent not in self.frozen:
+            return learned.weights
+        failure = learned.failure or self.frozen[update.agent]
+        if self._on_failure != "freeze":
+            raise Diverged(failure.message)
+        self.frozen[update.agent] = failure
+        update.status, update.reason = "failed", f"{failure.kind}: {failure.message}"
+        return last
+
+    # -- on disk and back --------------------------------------------------------------------------------------
+
+    def save(self) -> dict[str, Any]:
+        """What is over; nothing may be under way."""
+        return {
+            "done": dict(self.done),
+            "versions": {agent: dict(mine) for agent, mine in self.versions.items()},
+            "frozen": dict(self.frozen),
+            "records": [asdict(record) for record in self.records],
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what `save` gave."""
+        self.done, self.frozen = dict(state["done"]), dict(state["frozen"])
+        self.records = [Update(**record) for record in state["records"]]
+        self.begin(state["versions"])
+
+
+def _rounds(unlocked: Mapping[str, Sequence[Update]]) -> Iterator[dict[str, Update]]:
+    """Updates in rounds: the first of each agent, then the second, …"""
+    for place in range(max(map(len, unlocked.values()), default=0)):
+        yield {agent: updates[place] for agent, updates in unlocked.items() if place < len(updates)}
