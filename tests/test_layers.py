@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "catalog": LOOP | {"worlds", "policies", "adapters"},
     "report": ENGINE | JOBS,
     "doctor": ENGINE | {"kinds", "catalog", "testing"},
-    "testing": ENGINE | {"kinds", "rollout", "worlds", "policies"},
+    "testing": ENGINE | {"kinds", "rollout", "worlds", "policies", "train"},  # train: whether learners are independent
     "__init__": ALL,
     "cli": ALL | {"__init__"},
     "__main__": frozenset({"cli"}),

@@ -10,6 +10,7 @@ from paceline.errors import (
     BadInput,
     CallTimeout,
     Closed,
+    Diverged,
     MemberExit,
     NotSendable,
     PacelineError,
@@ -23,6 +24,7 @@ from paceline.errors import (
 )
 from paceline.evaluate import Report, evaluate
 from paceline.seeds import digest, seed_of
+from paceline.train import Training, train
 from paceline.types import Mission, Seat
 from paceline.worlds.meta.registration import register_with_gymnasium as _register_with_gymnasium
 
@@ -45,6 +47,7 @@ __all__ = [
     "Closed",
     "Collection",
     "Collector",
+    "Diverged",
     "EnvStateManager",
     "Event",
     "Groups",
@@ -66,6 +69,7 @@ __all__ = [
     "SharedRandomness",
     "TooLarge",
     "Trace",
+    "Training",
     "WorkerInfo",
     "WorkerLost",
     "collect",
@@ -74,6 +78,7 @@ __all__ = [
     "make_vec",
     "register_env_type",
     "seed_of",
+    "train",
 ]
 
 

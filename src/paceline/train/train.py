@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -108,7 +107,10 @@ def train(
         raise BadInput("resume=True: say with out= what directory to go on with")
     records = None if out is None else _records(job, Path(out), resume, asked or {}, on_failure)
     try:
-        with Trainer(job, place, on_failure=on_failure, deadline=deadline, trace=trace) as trainer:
+        checkpoints = None if records is None else Checkpoints(records.path)
+        with Trainer(
+            job, place, on_failure=on_failure, deadline=deadline, checkpoints=checkpoints, trace=trace
+        ) as trainer:
             _run(trainer, records, watcher)
             training = _result(trainer, out)
     finally:
@@ -191,29 +193,15 @@ def _records(job: Job, path: Path, resume: bool, asked: Mapping[str, Any], on_fa
 
 
 def _run(trainer: Trainer, records: Records | None, watcher: Watcher | None) -> None:
-    checkpoints = None if records is None else Checkpoints(records.path)
-    state = None if checkpoints is None else checkpoints.load()
-    if state is None:
-        trainer.begin()
-    else:
-        trainer.load(state)
     known = {line["epoch"] for line in records.lines} if records is not None else set()
+    trainer.begin()
     while trainer.epoch < trainer.job.timetable.epochs:
         trainer.play_epoch()
         if records is not None and trainer.epoch - 1 not in known:
             records.add({"epoch": trainer.epoch - 1, "rewards": trainer.rewards[-1]})
-        if checkpoints is not None and checkpoints.due:
-            _save(trainer, checkpoints)
         if watcher is not None:
             watcher(trainer)
     trainer.finish()
-    if checkpoints is not None:
-        _save(trainer, checkpoints)
-
-
-def _save(trainer: Trainer, checkpoints: Checkpoints) -> None:
-    begin = perf_counter()
-    checkpoints.save(trainer.save(), begin)
 
 
 def _result(trainer: Trainer, out: str | Path | None) -> Training:

@@ -24,6 +24,7 @@ from paceline.rollout import Rollout, play
 from paceline.seeds import seed_of
 from paceline.tape import Tape
 from paceline.team.device import one_thread
+from paceline.train.checkpoints import Checkpoints
 from paceline.train.hosts import Acting, Learning, Name, Recipe
 from paceline.train.placing import Places
 from paceline.train.rings import Ring
@@ -130,6 +131,7 @@ class Trainer:
         plan: Where; never what comes of it.
         on_failure: What is done if an update fails: "fail", "retry" or "freeze".
         deadline: Seconds that an update may take; None: as long as it likes.
+        checkpoints: Where it is saved; None: nowhere.
         trace: Records where the time goes.
     """
 
@@ -140,9 +142,10 @@ class Trainer:
         *,
         on_failure: str = "fail",
         deadline: float | None = None,
+        checkpoints: Checkpoints | None = None,
         trace: Trace | None = None,
     ) -> None:
-        self.job = job
+        self.job, self._checkpoints = job, checkpoints
         self.epoch = 0
         """How many epochs have been played."""
         self.rewards: list[list[dict[str, float]]] = []
@@ -153,8 +156,9 @@ class Trainer:
         self.places = Places(plan, job)
         self._seats = {seat.agent: seat for recipe in job.recipes for seat in recipe.seats}
         learn = self.places.learners
-        self._rings = {agent: Ring(self._seats[agent], self._room()) for recipe in learn for agent in recipe.agents}
-        self._since: dict[str, int] = dict.fromkeys(self._rings, 0)  # the first row since an agent's last update
+        self.rings = {agent: Ring(self._seats[agent], self._room()) for recipe in learn for agent in recipe.agents}
+        """The rows of those that learn."""
+        self._since: dict[str, int] = dict.fromkeys(self.rings, 0)  # the first row since an agent's last update
         self._replayed: dict[str, int] = {}  # the first row that a replay of a learner would read
         self._stack = ExitStack()
         try:
@@ -218,8 +222,12 @@ class Trainer:
     # -- the loop ----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Publishes the first version of every agent."""
-        self.updates.begin()
+        """Goes on from the last checkpoint, or publishes the first version of every agent."""
+        state = None if self._checkpoints is None else self._checkpoints.load()
+        if state is None:
+            self.updates.begin()
+        else:
+            self._load(state)
 
     def play_epoch(self) -> None:
         """Plays an epoch with the versions that the timetable names, and hands out the updates that it unlocks."""
@@ -233,10 +241,19 @@ class Trainer:
         self._hand_out()
         self.epoch += 1
         self.places.reconsider(self)
+        if self._checkpoints is not None and self._checkpoints.due:
+            self.checkpoint()
 
     def finish(self) -> None:
         """Runs what is due and has not been run: nothing is lost at the end."""
         self.updates.drain()
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Saves everything now, if there is a place for it."""
+        if self._checkpoints is not None:
+            begin = perf_counter()
+            self._checkpoints.save(self._save(), begin)
 
     def _publish(self) -> None:
         table, updates = self.job.timetable, self.updates
@@ -257,7 +274,7 @@ class Trainer:
 
     def _file(self, tape: Tape) -> None:
         """Files the rows of an epoch: world after world, each in the order of its turns."""
-        for agent, ring in self._rings.items():
+        for agent, ring in self.rings.items():
             tracks = [tape.tracks[world, agent].columns for world in range(self.job.worlds)]
             self._make_room(agent, ring, sum(len(columns["rewards"]) for columns in tracks))
             for columns in tracks:
@@ -283,13 +300,13 @@ class Trainer:
         """Has learners save themselves, so that no earlier update is run again if a worker dies."""
         self._learning.snapshot()
         self._replayed.clear()
-        for ring in self._rings.values():
+        for ring in self.rings.values():
             ring.forget_old()
 
     def _hand_out(self) -> None:
         job = self.job
         unlocked, spans = {}, {}
-        for agent, ring in self._rings.items():
+        for agent, ring in self.rings.items():
             numbers = job.timetable.unlocked(agent, self.epoch)
             if not numbers:
                 continue
@@ -302,7 +319,7 @@ class Trainer:
             if not reason:
                 self._since[agent] = ring.count
                 self._replayed.setdefault(agent, span.lo)
-        self.updates.post(unlocked, self._rings, spans)
+        self.updates.post(unlocked, self.rings, spans)
 
     def _reason(self, agent: str, rows: int) -> str:
         """Why an update that is due is not run."""
@@ -323,7 +340,7 @@ class Trainer:
     @property
     def rows(self) -> int:
         """How many rows learners have seen."""
-        return sum(ring.count for ring in self._rings.values())
+        return sum(ring.count for ring in self.rings.values())
 
     @property
     def notes(self) -> list[str]:
@@ -337,7 +354,7 @@ class Trainer:
         """Moves the learners elsewhere; see `Pool.move`."""
         return self._learning.move
 
-    def save(self) -> dict[str, Any]:
+    def _save(self) -> dict[str, Any]:
         """Everything that a training goes on from; waits for the updates under way."""
         self.updates.drain()
         learners = self._learning.call("snapshot", record=False)
@@ -347,12 +364,12 @@ class Trainer:
             "steps": self.steps,
             "since": dict(self._since),
             "learners": {recipe.agents: learners[number] for number, recipe in enumerate(self.places.learners)},
-            "rings": {agent: ring.save(self.job.capacity) for agent, ring in self._rings.items()},
+            "rings": {agent: ring.save(self.job.capacity) for agent, ring in self.rings.items()},
             "updates": self.updates.save(),
         }
 
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what `save` gave, under the same plan or another."""
+    def _load(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what `_save` gave, under the same plan or another."""
         self.epoch, self.steps = state["epoch"], state["steps"]
         self.rewards, self._since = list(state["rewards"]), dict(state["since"])
         saved = {agent: part for part in state["learners"].items() for agent in part[0]}
@@ -360,7 +377,7 @@ class Trainer:
         for number, recipe in enumerate(self.places.learners):
             calls[number] = (_regrouped(recipe.agents, {saved[agent][0]: saved[agent][1] for agent in recipe.agents}),)
         self._learning.call("restore", calls)
-        for agent, ring in self._rings.items():
+        for agent, ring in self.rings.items():
             ring.load(state["rings"][agent])
         self.updates.load(state["updates"])
 

@@ -1,0 +1,194 @@
+"""Training is a function of mission, learners, seed and timetable, wherever learners learn."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from train_members import Breaks, Counts, Dies, Explodes, Field, Light, NoLearner, Slow
+
+import paceline
+from paceline import Mission, Plan, train
+from paceline.testing import check_independence
+from paceline.train import Training
+
+FIELD = Mission("field", Field)
+PLACES = [Plan("thread", 2), Plan("process", 1), Plan("process", 3), "auto"]
+
+
+def counted(learner: Any = Counts, plan: Any = "inline", **more: Any) -> Training:
+    return train(FIELD, learner, **{"epochs": 12, "train_interval": 2, "seed": 3, "plan": plan, **more})
+
+
+def test_users_learners_have_one_digest_per_lag(backend: str) -> None:
+    """Whatever the backend, the digest is inline's; lags differ."""
+    plan = Plan(backend, 1 if backend == "inline" else 2)
+    found = [counted(plan=plan, lag=lag).digest for lag in (0, 1, 2)]
+    assert found == [counted(lag=lag).digest for lag in (0, 1, 2)]
+    assert len(set(found)) == 3
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2])
+@pytest.mark.parametrize("plan", PLACES, ids=str)
+def test_stacked_learners_have_one_digest_per_lag(plan: Any, lag: int) -> None:
+    """Agents in any number of parts, in any place, get the same bits."""
+
+    def found(place: Any) -> str:
+        return train("treasure_hunt,steps=10", "dqn,hidden=16", epochs=6, lag=lag, seed=13, plan=place).digest
+
+    assert found(plan) == found("inline")
+
+
+def test_lags_of_stacked_learners_differ() -> None:
+    hunts = [
+        train("treasure_hunt", epochs=12, train_interval=2, lag=lag, seed=13, plan="inline").digest for lag in (0, 1, 2)
+    ]
+    assert len(set(hunts)) == 3
+
+
+def test_delays_change_nothing() -> None:
+    """Updates that take longer or shorter are published by their numbers."""
+    for lag in (0, 1, 3):
+        slow = counted(Slow, Plan("process", 3), lag=lag, train_interval=1)
+        assert slow.digest == counted(lag=lag, train_interval=1).digest
+
+
+def test_a_learner_that_is_killed_costs_no_bit(tmp_path: Path) -> None:
+    for lag in (0, 2):
+        mark = tmp_path / str(lag)
+        died = counted(partial(Dies, mark), Plan("process", 2), lag=lag)
+        assert mark.exists()
+        assert died.digest == counted(lag=lag).digest
+        assert any("again" in note or "lost" in note for note in died.notes), died.notes
+
+
+def test_every_due_update_runs_once_in_order_on_the_agents_own_rows() -> None:
+    """23 epochs at an interval of 4 make five updates of each agent, none at the first epoch and none lost."""
+    training = counted(epochs=23, train_interval=4, lag=1)
+    lengths = {"agent_0": 2, "agent_1": 3, "agent_2": 4}  # agent i leaves after 2 + i steps
+    for agent, length in lengths.items():
+        mine = [update for update in training.updates if update.agent == agent]
+        assert [(u.number, u.epoch, u.status) for u in mine] == [(n, 4 * n + 3, "run") for n in range(5)]
+        assert [update.rows for update in mine] == [4 * length * (n + 1) for n in range(5)]
+        assert [update.new for update in mine] == [4 * length] * 5
+    assert training.count("run") == 15
+    assert training.rewards.shape == (23, 3)
+
+
+def test_updates_before_the_warmup_are_skipped_with_their_reason() -> None:
+    training = counted(warmup=20, train_interval=1)
+    skipped = [update for update in training.updates if update.agent == "agent_0" and update.status == "skipped"]
+    assert [update.number for update in skipped] == list(range(9))
+    assert skipped[0].reason == "warmup: 2 of 20 rows"
+    assert skipped[0].figures == {}
+
+
+def test_a_ring_keeps_the_newest_rows() -> None:
+    """With a capacity windows are as long as that, whatever lies in between; results do not depend on the place."""
+    small = partial(counted, epochs=40, train_interval=1, capacity=13, lag=2, max_turns=6)
+    rows = [update.rows for update in small().updates if update.agent == "agent_2"]
+    assert rows[:4] == [4, 8, 12, 13]
+    assert set(rows[4:]) == {13}
+    assert small(plan=Plan("process", 2)).digest == small().digest
+
+
+def test_worlds_side_by_side_are_rows_of_one_agent() -> None:
+    three = counted(worlds=3)
+    assert three.totals.shape == (12, 3, 3)
+    assert three.digest == counted(worlds=3, plan=Plan("process", 2)).digest != counted().digest
+
+
+def test_several_updates_per_interval_and_shares_of_them() -> None:
+    training = counted(updates_per_interval=4, priority={"agent_0": 0.5, "agent_2": 0}, lag=3, plan=Plan("process", 2))
+    counts = {agent: sum(update.agent == agent for update in training.updates) for agent in training.agents}
+    assert counts == {"agent_0": 12, "agent_1": 24, "agent_2": 0}
+    same = counted(updates_per_interval=4, priority={"agent_0": 0.5, "agent_2": 0}, lag=3)
+    assert training.digest == same.digest
+
+
+def test_versions_may_travel_as_weights() -> None:
+    """A learner with weights and load plays as one whose snapshot travels."""
+    assert np.array_equal(counted(Light, Plan("process", 2)).totals, counted().totals)
+
+
+def test_policies_that_do_not_learn_may_sit_among_learners() -> None:
+    mixed = {"agent_0": "random", "agent_1": Counts, "agent_2": "dqn,hidden=8"}
+    training = counted(mixed)
+    assert sorted(training.weights) == ["agent_1", "agent_2"]
+    assert training.digest == counted(mixed, Plan("process", 2)).digest
+
+
+def test_policies_may_act_in_processes_of_their_own() -> None:
+    assert counted(plan=Plan("inline", 1, agents="process")).digest == counted().digest
+
+
+@pytest.mark.parametrize("plan", ["inline", Plan("process", 2)], ids=str)
+def test_a_learner_that_fails_ends_the_run_or_is_frozen(plan: Any) -> None:
+    with pytest.raises(RuntimeError, match="the ink ran out") as found:
+        counted(Breaks, plan)
+    assert any("update 2 of agent 'agent_1'" in note for note in found.value.__notes__)
+    frozen = counted(Breaks, plan, on_failure="freeze")
+    assert list(frozen.frozen) == ["agent_1"]
+    mine = [update.status for update in frozen.updates if update.agent == "agent_1"]
+    assert mine == ["run", "run", "failed", "skipped", "skipped", "skipped"]
+    assert frozen.digest == counted(Breaks, on_failure="freeze").digest
+
+
+def test_numbers_that_are_none_are_told_with_agent_and_update() -> None:
+    with pytest.raises(paceline.Diverged, match="update 2 of agent 'agent_1' diverged: its weights"):
+        counted(Explodes)
+    assert list(counted(Explodes, on_failure="freeze").frozen) == ["agent_1"]
+
+
+def test_no_learner_changes_when_another_agents_data_do() -> None:
+    for learners in (Counts, "dqn,hidden=8", "ppo,hidden=8"):
+        check_independence(FIELD, learners)
+
+
+def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    """Stopped in any epoch and begun again, it ends with the bits of an undisturbed run."""
+    for lag in (0, 2):
+        out = tmp_path / str(lag)
+        for stop in (3, 8):
+            with pytest.raises(ZeroDivisionError):
+                counted(out=out, lag=lag, resume=out.exists(), watcher=partial(stop_at, stop))
+        resumed = counted(out=out, lag=lag, resume=True, plan=Plan("process", 2))
+        assert resumed.digest == counted(lag=lag).digest
+        assert counted(out=out, lag=lag, resume=True).digest == resumed.digest
+        assert len(resumed.updates) == 18
+    with pytest.raises(paceline.BadInput, match="holds another run"):
+        counted(out=tmp_path / "0", seed=4, resume=True)
+
+
+def stop_at(epoch: int, trainer: Any) -> None:
+    if trainer.epoch == epoch:
+        trainer.checkpoint()
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"epochs": 0}, "epochs=0 makes no sense"),
+        ({"lag": -1}, "lag=-1 makes no sense"),
+        ({"worlds": 1.5}, "worlds=1.5 makes no sense"),
+        ({"turn": "ordered"}, "turn='ordered'"),
+        ({"on_failure": "hope"}, "on_failure='hope'"),
+        ({"capacity": 5, "max_turns": 6}, "capacity=5 rows are fewer than an interval"),
+        ({"priority": {"agent_9": 1}}, "priority names 'agent_9'"),
+        ({"learners": NoLearner}, "has no learn, no snapshot, no restore"),
+        ({"learners": "dqm"}, "'dqm' is no learner"),
+        ({"learners": "dqn,hiden=3"}, "hiden"),
+        ({"learners": {"agent_0": Counts}}, "agent_1, agent_2 has none"),
+        ({"learners": dict.fromkeys(["agent_0", "agent_1", "agent_2"], "random")}, "no agent learns"),
+        ({"learners": "ppo", "lag": 1}, "accepts_lag"),
+        ({"mission": "gym:Pendulum-v1", "learners": "dqn"}, "Discrete"),
+        ({"resume": True}, "resume=True"),
+    ],
+)
+def test_what_makes_no_sense_is_told_before_anything_starts(given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(paceline.BadInput, match=complaint):
+        train(**{"mission": FIELD, "learners": Counts, "epochs": 3, "plan": "inline", **given})

@@ -1,0 +1,145 @@
+"""Learners and worlds that tests of training put into workers."""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from paceline.types import Acted, Seat
+
+
+class Field:
+    """Agents guess a number that each of them can see; some leave early. A PettingZoo parallel env."""
+
+    metadata = {"name": "field"}  # noqa: RUF012
+    render_mode = None
+
+    def __init__(self, agents: int = 3, length: int = 6) -> None:
+        self.possible_agents = [f"agent_{number}" for number in range(agents)]
+        self._length = length
+
+    def observation_space(self, agent: str) -> Any:
+        return spaces.Box(-5, 5, (2,), np.float32)
+
+    def action_space(self, agent: str) -> Any:
+        return spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        self._rng, self._time, self.agents = np.random.default_rng(seed), 0, list(self.possible_agents)
+        return self._look(), {agent: {} for agent in self.agents}
+
+    def _look(self) -> dict[str, Any]:
+        self._wanted = {agent: int(self._rng.integers(3)) for agent in self.agents}
+        return {agent: np.array([self._wanted[agent], self._rng.normal()], np.float32) for agent in self.agents}
+
+    def step(self, actions: dict[str, int]) -> Any:
+        self._time += 1
+        rewards = {agent: float(actions[agent] == self._wanted[agent]) for agent in self.agents}
+        leaves = {agent: self._time >= 2 + int(agent[-1]) for agent in self.agents}
+        over = dict.fromkeys(self.agents, self._time >= self._length)
+        seen, played = self._look(), list(self.agents)
+        self.agents = [agent for agent in played if not (leaves[agent] or over[agent])]
+        return seen, rewards, leaves, over, {agent: {} for agent in played}
+
+    def close(self) -> None:
+        pass
+
+
+class Counts:
+    """A learner that notes which rows it has learned from, and likes actions by what they brought."""
+
+    naps = 0.0
+
+    def __init__(self, seat: Seat) -> None:
+        self.likes, self.windows = np.zeros((3, 3)), []
+        self.agent = seat.agent
+        self.reset(0)
+
+    def reset(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def act(self, obs: Any) -> Acted:
+        likes = self.likes[int(obs[0])]
+        action = int(self.rng.integers(3)) if self.rng.random() < 0.4 else int(likes.argmax())
+        return Acted(action, {"liked": float(likes[action])})
+
+    def learn(self, window: Any) -> dict[str, float]:
+        if self.naps:
+            time.sleep(self.naps * np.random.default_rng(len(self.windows)).random())
+        new = window.new
+        for seen, action, reward in zip(new["observations"], new["actions"], new["rewards"], strict=True):
+            self.likes[int(seen[0]), action] += reward - 0.3
+        batch = window.sample(5)
+        self.likes += 1e-3 * batch["rewards"].mean()
+        self.windows.append((len(window), len(new["rewards"])))
+        return {"loss": float(-self.likes.max()), "rows": float(len(window))}
+
+    def snapshot(self) -> Any:
+        return copy.deepcopy({"likes": self.likes, "windows": self.windows})
+
+    def restore(self, state: Any) -> None:
+        self.likes, self.windows = state["likes"].copy(), list(state["windows"])
+
+
+class Slow(Counts):
+    """The same, at a pace that differs from update to update."""
+
+    naps = 0.02
+
+
+class Dies(Counts):
+    """The same, whose process is killed once, in its third update."""
+
+    def __init__(self, mark: Path, seat: Seat) -> None:
+        super().__init__(seat)
+        self._mark = mark
+
+    def learn(self, window: Any) -> dict[str, float]:
+        figures = super().learn(window)
+        if len(self.windows) == 3 and not self._mark.exists() and self.agent == "agent_1":
+            self._mark.touch()
+            os._exit(1)
+        return figures
+
+
+class Breaks(Counts):
+    """The same, but agent_1's third update raises."""
+
+    def learn(self, window: Any) -> dict[str, float]:
+        figures = super().learn(window)
+        if len(self.windows) == 3 and self.agent == "agent_1":
+            raise RuntimeError("the ink ran out")
+        return figures
+
+
+class Explodes(Counts):
+    """The same, but agent_1's third update makes numbers that are none."""
+
+    def learn(self, window: Any) -> dict[str, float]:
+        figures = super().learn(window)
+        if len(self.windows) == 3 and self.agent == "agent_1":
+            self.likes[0, 0] = np.nan
+        return figures
+
+
+class Light(Counts):
+    """The same, whose versions travel as weights."""
+
+    def weights(self) -> dict[str, Any]:
+        return {"likes": self.likes.copy()}
+
+    def load(self, version: int, weights: dict[str, Any]) -> None:
+        self.likes = weights["likes"].copy()
+
+
+class NoLearner:
+    """Acts, and cannot learn."""
+
+    def act(self, obs: Any) -> int:
+        return 0
