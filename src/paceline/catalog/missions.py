@@ -32,8 +32,8 @@ from paceline.catalog.loading import (
     load_file,
 )
 from paceline.catalog.text_envs import TAGS, text_env_names
-from paceline.catalog.words import split
 from paceline.errors import BadInput
+from paceline.settings import split
 from paceline.types import Mission, typed_name
 from paceline.worlds import MISSIONS
 

@@ -19,9 +19,8 @@ from types import MappingProxyType
 from typing import Any
 
 from paceline.catalog.loading import load, load_entry_point
-from paceline.catalog.words import split
 from paceline.errors import BadInput
-from paceline.settings import Settings
+from paceline.settings import Settings, split
 
 Factory = Callable[[Any], Any]
 GROUP = "paceline.text_envs"

@@ -6,7 +6,6 @@ greedy:3,kw.depth=2          name:share,…             a policy's share of the 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -14,24 +13,9 @@ from fractions import Fraction
 from typing import Any
 
 from paceline.errors import BadInput
+from paceline.settings import split, value_of
 
 _SHARE = re.compile(r"^(?P<name>.+):(?P<share>\d+(\.\d+)?)$")
-
-
-def split(text: str) -> tuple[str, dict[str, Any]]:
-    """Gives the name and the options."""
-    name, *words = (word.strip() for word in text.split(","))
-    options: dict[str, Any] = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals or not key:
-            raise BadInput(f"{word!r} in {text!r} is no option: write key=value")
-        if key in options:
-            raise BadInput(f"{key!r} is given twice in {text!r}")
-        options[key] = _value(value)
-    if not name:
-        raise BadInput(f"{text!r} has no name before its options")
-    return name, options
 
 
 def with_keywords(text: str, known: Sequence[str] = ()) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -55,7 +39,7 @@ def with_keywords(text: str, known: Sequence[str] = ()) -> tuple[str, dict[str, 
 def share_of(name: str) -> tuple[str, int | float]:
     """Gives the name without its share, and the share: 1 if none is written."""
     found = _SHARE.match(name)
-    return (found["name"], _value(found["share"])) if found else (name, 1)
+    return (found["name"], value_of(found["share"])) if found else (name, 1)
 
 
 def class_first(text: str) -> str:
@@ -80,10 +64,3 @@ def whole_shares(shares: Sequence[Any]) -> list[int]:
             raise BadInput(f"proportion={share!r}; give 0 or more")
     least = math.lcm(*(share.denominator for share in exact))
     return [int(share * least) for share in exact]
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
