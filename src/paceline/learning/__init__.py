@@ -1,12 +1,27 @@
-"""What learns is made of: policies with networks that answer rows, and replay buffers.
+"""What learns is made of: policies with networks that answer rows, replay buffers, and banks of independent learners.
 
 Markov, Memory, MemoryMarkov    row policies (`paceline.roles.RowPolicy`) on torch    paceline.learning.row_policies
 StepReplay, SequenceReplay      replay buffers on NumPy                               paceline.learning.buffers
+DQN, PPO, learner_spec          learners by name; `build_bank` stacks them            paceline.learning.specs
+Exactness, selftest             whether stacks keep their bits on this machine        paceline.learning.exactness
 
-Torch is imported when a policy is built, and not before.
+Torch is imported when a policy or a bank is built, and not before; the modules `bank` and `exactness` import it.
 """
 
 from paceline.learning.buffers import SequenceReplay, StepReplay, episode_of
 from paceline.learning.row_policies import Markov, Memory, MemoryMarkov
+from paceline.learning.specs import DQN, PPO, architecture, build_bank, learner_spec
 
-__all__ = ["Markov", "Memory", "MemoryMarkov", "SequenceReplay", "StepReplay", "episode_of"]
+__all__ = [
+    "DQN",
+    "PPO",
+    "Markov",
+    "Memory",
+    "MemoryMarkov",
+    "SequenceReplay",
+    "StepReplay",
+    "architecture",
+    "build_bank",
+    "episode_of",
+    "learner_spec",
+]

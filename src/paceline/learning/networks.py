@@ -10,7 +10,7 @@ All three are called alike, step by step to act and over whole sequences to lear
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -203,15 +203,23 @@ def load_weights(network: Network, weights: Any, who: str) -> None:
         BadInput: names or shapes are not the network's.
     """
     own = network.state_dict()
+    check_weights(weights, {name: tuple(tensor.shape) for name, tensor in own.items()}, who)
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(torch.from_numpy(np.array(weights[name], np.float32)))
+
+
+def check_weights(weights: Any, wanted: Mapping[str, tuple[int, ...]], who: str) -> None:
+    """Compares the names and shapes of weights with those that are wanted.
+
+    Raises:
+        BadInput: they are others.
+    """
     shapes = {name: tuple(np.shape(array)) for name, array in dict(weights).items()}
-    wanted = {name: tuple(tensor.shape) for name, tensor in own.items()}
-    if shapes != wanted:
+    if shapes != dict(wanted):
         differing = sorted(name for name in {*shapes, *wanted} if shapes.get(name) != wanted.get(name))
         first = differing[0]
         raise BadInput(
             f"the weights are not those of {who}: {first!r} has shape {shapes.get(first, 'none')} and should have "
             f"{wanted.get(first, 'none')} ({len(differing)} of {len({*shapes, *wanted})} differ)"
         )
-    with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(torch.from_numpy(np.array(weights[name], np.float32)))

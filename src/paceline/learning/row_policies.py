@@ -60,7 +60,7 @@ class Markov:
         self._build(seat, weights, squash, sampled, keywords)
 
     def _build(self, seat: Seat, weights: Any, squash: str, sampled: bool, keywords: dict[str, Any]) -> None:
-        self._torch = _import_torch()
+        self._torch = import_torch()
         from paceline.learning.heads import head_for
         from paceline.learning.networks import built
 
@@ -312,11 +312,16 @@ class MemoryMarkov(_Remembers):
         self._build(seat, weights, squash, sampled, keywords)
 
 
-def _import_torch() -> Any:
+def import_torch() -> Any:
+    """Gives torch.
+
+    Raises:
+        BadInput: it is not installed.
+    """
     try:
         import torch
     except ImportError as error:
-        raise BadInput("policies with networks need PyTorch: pip install 'paceline[train]'") from error
+        raise BadInput("policies and learners with networks need PyTorch: pip install 'paceline[train]'") from error
     return torch
 
 
