@@ -159,7 +159,7 @@ def _open_partial(recipe: partial[Any]) -> Opened:
 
 
 def _open_definition(made: FunctionType | type) -> Opened:
-    if _is_found_by_name(made):
+    if is_found_by_name(made):
         file = own_file(made)
         return _name(made) if file is None else f"{_name(made)} in {file.name} {content_digest(file)[:16]}", {}
     return _name(made), _parts_of_function(made) if isinstance(made, FunctionType) else _parts_of_class(made)
@@ -264,7 +264,7 @@ def _open_instance(kind: type, parts: Mapping[str, Any]) -> Opened:
     return what, {**({"class": kind} if written_here else {}), **parts}
 
 
-def _is_found_by_name(made: Any) -> bool:
+def is_found_by_name(made: Any) -> bool:
     """Whether a new process that imports its module finds the same under its name."""
     module = sys.modules.get(getattr(made, "__module__", None) or "")
     if module is None or module.__name__ == "__main__":

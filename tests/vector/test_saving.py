@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
 import signal
 import sqlite3
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -16,7 +20,7 @@ from envs import Count
 from gymnasium import spaces
 from gymnasium.wrappers import NormalizeObservation
 
-from paceline import BadInput
+from paceline import BadInput, Plan
 from paceline.vector import make_vec
 from paceline.vector.saving import _is_plain, _spelled_out, begins_afresh, pickled
 
@@ -216,3 +220,86 @@ def test_a_refused_action_changes_nothing() -> None:
         with pytest.raises(BadInput, match="have been asked to step"):
             envs.step(np.ones(2, np.int64))
         assert envs.recv()[0].tobytes() == other.recv()[0].tobytes()
+
+
+class Ball:
+    """A part of an env, of a class of its own."""
+
+    def __init__(self) -> None:
+        self.height = 0.0
+
+
+def kinds_of_a_script() -> tuple[Any, Any]:
+    """Two envs of classes that no module has, as those of a script: they travel by value."""
+
+    class Bare(Plain):
+        pass
+
+    class Bouncing(Plain):
+        def reset(self, **given: Any) -> Any:
+            self.ball = Heavy()
+            return super().reset(**given)
+
+        def step(self, action: Any) -> Any:
+            self.ball.height += 0.5
+            seen, *rest = super().step(action)
+            return seen + self.ball.height, *rest
+
+    class Heavy(Ball):
+        pass
+
+    return Bare, Bouncing
+
+
+def seen_with_a_death(kind: Any, backend: str) -> list[Any]:
+    """What two envs show; in a process, they are saved, the process dies, and others go on from there."""
+    seen = []
+    with make_vec(kind, 2, plan=Plan(backend, workers=1)) as envs:
+        envs.reset(seed=3)
+        for step in range(12):
+            if step == 6:
+                envs.pool.snapshot()
+            if step == 8 and backend == "process":
+                os.kill(envs.pool.workers[0].pid, signal.SIGKILL)
+            seen.append(envs.step([0, 1])[0].tolist())
+        assert all(len(member.journal) <= 6 for member in envs.pool._crew.members)
+    return seen
+
+
+@pytest.mark.parametrize("kind", kinds_of_a_script(), ids=["bare", "with a part"])
+def test_an_env_whose_class_is_in_no_module_goes_on_from_its_snapshot_elsewhere(kind: Any) -> None:
+    assert seen_with_a_death(kind, "process") == seen_with_a_death(kind, "inline")
+
+
+def test_an_env_of_a_script_goes_on_from_its_snapshot_elsewhere(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal, gymnasium, numpy as np\nfrom typing import Any\nfrom gymnasium import spaces\n"
+        "from paceline import Plan, make_vec\n\n"
+        + "\n\n".join(inspect.getsource(each) for each in (Plain, seen_with_a_death))
+        + "\n\nassert seen_with_a_death(Plain, 'process') == seen_with_a_death(Plain, 'inline')\nprint('the same')\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "the same\n", done.stderr
+
+
+def test_two_classes_of_one_name_cannot_be_told_apart() -> None:
+    """A pickle that names one of them might come back as the other."""
+
+    def made(gain: float) -> Any:
+        class Part(Ball):
+            unit = gain
+
+        return Part
+
+    class Twofold(Plain):
+        kinds = (made(1.0), made(2.0))
+
+        def parts(self) -> Any:
+            return first, second
+
+    first, second = Twofold.kinds
+    env = Twofold()
+    assert pickled(env) is not None
+    env.part = first()  # type: ignore[attr-defined]
+    assert pickled(env) is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,8 @@ from paceline.seeds import seed_of, sequence
 from paceline.spaces import Array, Writer, leaves, reader
 from paceline.vector.described import described
 from paceline.vector.infos import CELLS, HEAD, SENT, InfoWriter, Told
-from paceline.vector.saving import begins_afresh, pickled, twin
+from paceline.vector.recipe_classes import recipe_classes
+from paceline.vector.saving import begins_afresh, pickled, twin, unpickled
 
 Tasks = Callable[[int, int, np.random.Generator], Any]
 """(env, episode, generator) → the task of that episode."""
@@ -388,8 +388,9 @@ class Instance:
         """Goes on from a snapshot, or from the beginning of an episode."""
         if state[0] == "whole":
             _, packed, self._over, self._episode, self._step, self._infos, self._begins_afresh, self._kept = state
+            classes = recipe_classes(self._env)
             self._env.close()
-            self._env = pickle.loads(packed)
+            self._env = unpickled(packed, classes)
             return
         # The last run began this episode, or ended the one before it: either way, begin it again.
         _, episode, kept = state

@@ -17,6 +17,7 @@ from gymnasium import wrappers
 from gymnasium.utils import EzPickle
 
 from paceline.vector.attributes import attributes, set_attributes
+from paceline.vector.recipe_classes import Classes, class_name, recipe_classes
 
 _OWN_WAYS = ("__reduce__", "__reduce_ex__", "__getstate__")
 _ODD_WAYS = ("__del__", "__setattr__", "__delattr__")
@@ -52,12 +53,18 @@ def begins_afresh(env: Any) -> bool:
 def pickled(env: Any) -> bytes | None:
     """A pickle that is the env, or None if there is none."""
     try:
-        said = _spelled_out(env)  # first: it refuses what would be built anew by its pickle
-        packed = _packed(env)
-        faithful = len(packed) < _MOST and _spelled_out(pickle.loads(packed)) == said
+        classes = recipe_classes(env)
+        said = _spelled_out(env, classes)  # first: it refuses what would be built anew by its pickle
+        packed = _packed(env, classes)
+        faithful = len(packed) < _MOST and _spelled_out(unpickled(packed, classes), classes) == said
     except Exception:
         return None
     return packed if faithful else None
+
+
+def unpickled(packed: bytes, classes: Classes) -> Any:
+    """The env of a pickle, with the `recipe_classes` of an env that the same recipe has built."""
+    return _Unpickler(packed, classes).load()
 
 
 def twin(part: Any) -> Any:
@@ -66,21 +73,21 @@ def twin(part: Any) -> Any:
     The part itself, if it has a way of its own to be pickled.
     """
     try:
-        return pickle.loads(_packed(part))
+        return pickle.loads(_packed(part, {}))
     except Exception:
         return part
 
 
-def _packed(env: Any) -> bytes:
+def _packed(env: Any, classes: Classes) -> bytes:
     written = io.BytesIO()
-    _Plain(written, 5).dump(env)
+    _Plain(written, 5, classes).dump(env)
     return written.getvalue()
 
 
-def _spelled_out(env: Any) -> bytes:
+def _spelled_out(env: Any, classes: Classes | None = None) -> bytes:
     """A pickle that says everything as often as it occurs: it does not depend on which equal parts are one object."""
     written = _Capped()
-    pickler = _Plain(written, 5)
+    pickler = _Plain(written, 5, classes or {})
     pickler.fast = True
     pickler.dump(env)
     return b"".join(written.parts)
@@ -139,13 +146,16 @@ class _Capped:
 class _Plain(pickle.Pickler):
     """Refuses parts that have a way of their own to be pickled, which may leave something out."""
 
-    def __init__(self, file: Any, protocol: int) -> None:
+    def __init__(self, file: Any, protocol: int, classes: Classes) -> None:
         super().__init__(file, protocol)
+        self._classes = classes
         self._states: dict[int, tuple[Any, dict[str, Any]]] = {}  # with whom they are of, so that it stays
 
     def reducer_override(self, part: Any) -> Any:
         kind = part if isinstance(part, type) else type(part)
-        if kind.__module__ == "__main__":
+        if kind is part and self._classes.get(class_name(kind)) is kind:
+            return _class_of_the_recipe, (class_name(kind),)
+        if kind is part and kind.__module__ == "__main__":
             raise pickle.PicklingError(f"{kind} is not there in another process")
         if isinstance(part, EzPickle):
             raise pickle.PicklingError("built anew when it is unpickled")
@@ -169,3 +179,20 @@ class _Plain(pickle.Pickler):
             found = attributes(part)
             self._states[id(part)] = part, dict(sorted(found.items(), key=_name)) if self.fast else found
         return self._states[id(part)][1]
+
+
+def _class_of_the_recipe(name: str) -> type:
+    """Stands in a pickle for a class of this name."""
+    raise pickle.UnpicklingError(f"{name} is in no module")
+
+
+class _Unpickler(pickle.Unpickler):
+    """Knows the classes of a recipe."""
+
+    def __init__(self, packed: bytes, classes: Classes) -> None:
+        super().__init__(io.BytesIO(packed))
+        self._classes = classes
+
+    def find_class(self, module: str, name: str) -> Any:
+        stand_in = (module, name) == (__name__, _class_of_the_recipe.__name__)
+        return self._classes.__getitem__ if stand_in else super().find_class(module, name)
