@@ -20,10 +20,13 @@ PacelineError
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 _OURS = Path(__file__).parent
+
+Built = TypeVar("Built")
 
 
 class PacelineError(Exception):
@@ -110,3 +113,17 @@ def place(error: BaseException) -> str:
     """Where an error was raised, in brackets, if not by us."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return "" if Path(last.filename).is_relative_to(_OURS) else f" ({last.filename}, line {last.lineno})"
+
+
+def attempt(build: Callable[[], Built], what: str) -> Built:
+    """Builds what a user gave.
+
+    Raises:
+        BadInput: it raised something; says what it was, and where.
+    """
+    try:
+        return build()
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(f"{what} cannot be built: {type(error).__name__}: {error}{place(error)}") from error

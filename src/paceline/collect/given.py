@@ -12,7 +12,7 @@ from paceline.catalog.policies import default_policy
 from paceline.catalog.resolve import missions_of
 from paceline.catalog.resolve import player_of as one_player
 from paceline.collect.jobs import Spec
-from paceline.errors import BadInput, place
+from paceline.errors import BadInput, attempt
 from paceline.rollout import Rollout
 from paceline.team import Player, understood
 from paceline.types import Mission, Seat, Task
@@ -50,7 +50,7 @@ def surveyed(spec: Spec) -> tuple[bool | None, bool]:
         BadInput: one of them cannot be built, or is none.
     """
     what = f"environment {spec.mission.name!r}"
-    rollout = _attempt(lambda: Rollout(spec.mission, device=spec.device, digested=False), what)
+    rollout = attempt(lambda: Rollout(spec.mission, device=spec.device, digested=False), what)
     try:
         seats = {seat.agent: seat for seat in rollout.seats()}
         if not seats:
@@ -61,20 +61,11 @@ def surveyed(spec: Spec) -> tuple[bool | None, bool]:
             agent = seat.agent if seat.agent in seen else next(iter(seen))
             return seats[agent], seen[agent]
 
-        player = _attempt(lambda: understood(spec.player, next(iter(seats.values())), observe), "the policy")
+        player = attempt(lambda: understood(spec.player, next(iter(seats.values())), observe), "the policy")
         made = rollout.made
         return player.acts, bool(getattr(getattr(made, "unwrapped", made), "reusable", False))
     finally:
         rollout.close()
-
-
-def _attempt(build: Callable[[], Any], what: str) -> Any:
-    try:
-        return build()
-    except BadInput:
-        raise
-    except Exception as error:
-        raise BadInput(f"{what} cannot be built: {type(error).__name__}: {error}{place(error)}") from error
 
 
 def task_of(tasks: Tasks | None, index: int, rng: np.random.Generator) -> Task | None:

@@ -18,7 +18,8 @@ import sys
 import threading
 from collections.abc import Callable
 
-from paceline.engine.log_records import SPEAKING, RecordReader
+from paceline.engine.log_records import SPEAKING
+from paceline.engine.pipe_reader import PipeReader
 
 _TAGGED = b"\x1e"
 _HALF = b"\x1f"  # part of a line that has been flushed; the line itself will come as a whole
@@ -26,33 +27,16 @@ _LONG = 1 << 16  # characters without an end of line: then they are one
 _TAIL = 8192
 
 
-class Voice:
+class Voice(PipeReader):
     """One worker's output as main hears it."""
 
     def __init__(self, fd: int, tag: Callable[[], str]) -> None:
-        os.set_blocking(fd, False)
-        self.fd = fd
+        super().__init__(fd)
         self.tag = tag
         self.tail = b""
         self._rest = b""
         self._half = b""
         self._hushed = False
-        self._reading = threading.Lock()
-
-    def listen(self) -> bool:
-        """Takes in what has come. Returns False once nothing more can come."""
-        with self._reading:
-            while self.fd >= 0:
-                try:
-                    data = os.read(self.fd, 65536)
-                except BlockingIOError:
-                    return True
-                except OSError:
-                    data = b""
-                if not data:
-                    return False
-                self._take(data)
-            return False
 
     def hush(self) -> None:
         """From now on what comes untagged is kept for the last words, and told at debug level only: a stack that was
@@ -65,16 +49,11 @@ class Voice:
         self.listen()
         return (self.tail + self._half + self._rest).decode("utf-8", "replace").strip()
 
-    def close(self) -> None:
-        self.listen()
-        with self._reading:
-            for rest in (self._half, self._rest):
-                if rest:
-                    self._line(rest)
-            self._half = self._rest = b""
-            if self.fd >= 0:
-                os.close(self.fd)
-                self.fd = -1
+    def _end(self) -> None:
+        for rest in (self._half, self._rest):
+            if rest:
+                self._line(rest)
+        self._half = self._rest = b""
 
     def _take(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -100,10 +79,6 @@ class Voice:
             print(shown, file=sys.stderr, flush=True)
 
 
-Source = Voice | RecordReader
-"""What a listener reads."""
-
-
 class Listener:
     """The one thread that listens to all workers of this process; it ends when the last one has gone."""
 
@@ -112,12 +87,12 @@ class Listener:
 
     def begin_anew(self) -> None:
         """Knows of no worker."""
-        self._voices: dict[int, Source] = {}
+        self._voices: dict[int, PipeReader] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._nudge = -1
 
-    def add(self, voice: Source) -> None:
+    def add(self, voice: PipeReader) -> None:
         with self._lock:
             self._voices[voice.fd] = voice
             if self._thread is None:
@@ -127,7 +102,7 @@ class Listener:
             else:
                 os.write(self._nudge, b"+")
 
-    def remove(self, voice: Source) -> None:
+    def remove(self, voice: PipeReader) -> None:
         """Closes the voice; waits for the thread if this was the last one."""
         with self._lock:
             self._voices.pop(voice.fd, None)
@@ -152,7 +127,7 @@ class Listener:
             self._serve_once(waker, voices)
         os.close(waker)
 
-    def _serve_once(self, waker: int, voices: dict[int, Source]) -> None:
+    def _serve_once(self, waker: int, voices: dict[int, PipeReader]) -> None:
         poll = select.poll()
         poll.register(waker, select.POLLIN)
         for fd in voices:

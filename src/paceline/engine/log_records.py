@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from paceline.engine.pipe_reader import PipeReader
+
 Fields = dict[str, Any]
 
 _LONGEST = 1 << 20  # bytes of a record; a longer one is cut
@@ -94,7 +96,7 @@ def record_of(fields: Any) -> logging.LogRecord:
     return logging.makeLogRecord(content)
 
 
-class RecordReader:
+class RecordReader(PipeReader):
     """Main's end of the pipe.
 
     Args:
@@ -103,32 +105,18 @@ class RecordReader:
     """
 
     def __init__(self, fd: int, tag: Callable[[], str]) -> None:
-        os.set_blocking(fd, False)
-        self.fd = fd
+        super().__init__(fd)
         self._tag = tag
         self._rest = b""
-        self._reading = threading.Lock()
 
-    def listen(self) -> bool:
-        """Takes in what has come. Returns False once nothing more can come."""
-        with self._reading:
-            while self.fd >= 0:
-                try:
-                    data = os.read(self.fd, 65536)
-                except BlockingIOError:
-                    return True
-                except OSError:
-                    data = b""
-                if not data:
-                    return False
-                *lines, rest = (self._rest + data).split(b"\n")
-                self._rest = rest if len(rest) <= _LONGEST else b""  # no record of ours: it will not be read as JSON
-                with SPEAKING:
-                    for line in lines:
-                        self._take(line)
-            return False
+    def _take(self, data: bytes) -> None:
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest if len(rest) <= _LONGEST else b""  # no record of ours: it will not be read as JSON
+        with SPEAKING:
+            for line in lines:
+                self._record(line)
 
-    def _take(self, line: bytes) -> None:
+    def _record(self, line: bytes) -> None:
         try:
             fields = json.loads(line)
             record_of(fields)
@@ -137,14 +125,6 @@ class RecordReader:
             return
         with contextlib.suppress(Exception):  # a handler of the user's may raise: the others must still be heard
             handle_fields(fields)
-
-    def close(self) -> None:
-        """Takes in what is left, and closes the descriptor."""
-        self.listen()
-        with self._reading:
-            if self.fd >= 0:
-                os.close(self.fd)
-                self.fd = -1
 
 
 class RecordSender(logging.Handler):

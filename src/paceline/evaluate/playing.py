@@ -6,7 +6,7 @@ Run, Job ──► Rollout + Team ──► play ──► Episode, with a failu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from paceline.engine import Plan, Pool, data_record
-from paceline.errors import BadInput, place
+from paceline.errors import BadInput, attempt
 from paceline.evaluate.run import Job, Run
 from paceline.rollout import Rollout, play
 from paceline.schedule import Impatient, Note, Patience, TooLong, in_words
@@ -189,15 +189,6 @@ def _check_noop(run: Run, mission: Mission, seats: list[Seat]) -> None:
             f"mission {mission.name!r} does not say which action does nothing, so a late one cannot be replaced by it: "
             "use --timeout-action late"
         )
-
-
-def attempt(build: Callable[[], Any], what: str) -> Any:
-    try:
-        return build()
-    except BadInput:
-        raise
-    except Exception as error:
-        raise BadInput(f"{what} cannot be built: {type(error).__name__}: {error}{place(error)}") from error
 
 
 def lost(run: Run, job: Job, seats: Mapping[str, str], error: BaseException) -> Episode:

@@ -12,8 +12,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from paceline.errors import BadInput
-from paceline.evaluate.playing import attempt
+from paceline.errors import BadInput, attempt
 from paceline.evaluate.report import Report, reward_of
 from paceline.evaluate.run import Run
 from paceline.rollout import Rollout
