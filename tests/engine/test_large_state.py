@@ -1,4 +1,4 @@
-"""Large states and messages: what is kept of a member can be sent again, and what could not be sent is not sent later."""
+"""Large states and messages: what is kept can be sent again, and what could not be sent is not sent later."""
 
 from __future__ import annotations
 

@@ -142,6 +142,32 @@ def test_trying_draws_nothing() -> None:
     assert tried.digest == said.digest
 
 
+class Leaning(Leans):
+    """Has settings of its own, with defaults."""
+
+    def __init__(self, more: int = 0, *others: Any) -> None:
+        super().__init__()
+        self.more = more
+
+    def act(self, seen: Any) -> int:
+        return super().act(seen) + self.more
+
+
+class Seated(Leaning):
+    """Takes its seat, if it is given one."""
+
+    def __init__(self, seat: Any = None) -> None:
+        super().__init__(0 if seat is not None else 1)
+
+
+@pytest.mark.parametrize("policy", [Leaning, partial(Leaning), lambda more=0: Leaning(more), Seated])
+def test_a_setting_with_a_default_is_not_the_seat(policy: Any) -> None:
+    """A class that can be built without arguments is: its first setting keeps its default, unless it is called seat."""
+    report = evaluate(WALK, policy, plan=0)
+    assert report.failures == []
+    assert report.episodes[0].rewards == evaluate(WALK, Leans(), plan=0).episodes[0].rewards
+
+
 class Locked(Leans):
     """Cannot be copied."""
 
@@ -180,6 +206,12 @@ def test_a_network_plays_as_it_is() -> None:
     assert [each.rewards for each in report.episodes] == [each.rewards for each in expected.episodes]
     assert net.training
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_a_network_sees_numbers_in_the_precision_of_its_weights() -> None:
+    report = evaluate(WALK, network().double(), plan=0)
+    assert report.failures == []
+    assert report.episodes[0].rewards == evaluate(WALK, network(), plan=0).episodes[0].rewards
 
 
 class Net(torch.nn.Module):

@@ -59,6 +59,8 @@ class Module:
         if weights is not None:
             _load(module, Path(weights), trust)
         self._module = module.to(self._device).eval()
+        floats = (each.dtype for each in module.parameters() if each.is_floating_point())
+        self._kind = next(floats, self._torch.float32)
         self._stage: Any = None
         if hasattr(self._module, "reset_state"):
             # Only then: a policy that can be reset only as a whole has one episode at a time.
@@ -94,7 +96,7 @@ class Module:
         rows = self._stage.numpy()
         for row, each in enumerate(obs):
             rows[row] = each
-        return self._stage.to(self._device, torch.float32, non_blocking=True)
+        return self._stage.to(self._device, self._kind, non_blocking=True)
 
     def _action(self, scores: Array, rng: Any) -> Any:
         if not hasattr(self._space, "n"):

@@ -336,7 +336,8 @@ def _saves_itself(policy: Any) -> bool:
 
 
 def built(player: Player, factory: Callable[..., Any], seat: Seat) -> Any:
-    """A policy: what is given if it is one, otherwise what it makes. It is given the seat if it takes an argument."""
+    """A policy: what is given if it is one, otherwise what it makes. It is given the seat if it asks for one
+    argument, or has one that is called `seat`."""
     if plainly_acts(player):
         return factory
     try:
@@ -353,11 +354,14 @@ _takes_seat: WeakKeyDictionary[Callable[..., Any], bool] = WeakKeyDictionary()
 
 
 def _takes_one(factory: Callable[..., Any]) -> bool:
+    """Whether a factory is made for a seat. An argument with a default is a setting of its own."""
     try:
-        inspect.signature(factory).bind(None)
+        signature = inspect.signature(factory)
+        signature.bind(None)
     except (TypeError, ValueError):
         return False
-    return True
+    first = next(iter(signature.parameters.values()))
+    return first.default is first.empty or first.name == "seat"
 
 
 def cannot_be_copied(player: Player) -> str | None:
