@@ -276,6 +276,21 @@ def test_a_model_that_is_held_plays_as_its_file_does(tmp_path: Any) -> None:
         evaluate(WALK, model, episodes=2, plan=0, out=tmp_path / "run", resume=True)
 
 
+def test_an_archive_is_read_once_for_all_episodes(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ppo()
+    model.save(tmp_path / "model.zip")
+    load, reads = type(model).load, list[Any]()
+
+    def counted(path: Any, *given: Any, **options: Any) -> Any:
+        reads.append(path)
+        return load(path, *given, **options)
+
+    monkeypatch.setattr(type(model), "load", counted)
+    report = evaluate(WALK, f"sb3:PPO,weights={tmp_path / 'model.zip'},trust=true", episodes=20, plan=0)
+    assert report.failures == []
+    assert len(reads) == 1
+
+
 def test_models_and_networks_travel() -> None:
     here, there = (evaluate(WALK, [ppo(), network()], episodes=2, plan=plan) for plan in (0, 1))
     assert here.failures == []
