@@ -189,7 +189,7 @@ class Waits(Walk):
     """Sleeps, and forgets where it was when it is pickled."""
 
     def noise(self) -> float:
-        time.sleep(0.001)
+        time.sleep(0.004)  # longer than a busy machine keeps a process that can run from running
         return 0.25
 
     def __reduce__(self) -> Any:

@@ -88,6 +88,8 @@ class PPO(Settings):
     """What the critic's error counts."""
     clip: _Positive = 0.5
     """The largest norm of an agent's gradient."""
+    accepts_lag: bool = False
+    """Whether it may learn from rows that older weights have collected; their log-probabilities are kept."""
 
 
 LEARNERS: dict[str, type[DQN] | type[PPO]] = {"dqn": DQN, "ppo": PPO}

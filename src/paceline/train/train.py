@@ -11,6 +11,7 @@ import numpy as np
 from paceline.engine import Plan, Trace, find_backend
 from paceline.errors import BadInput
 from paceline.fingerprint import Fingerprint, fingerprint, plain_text
+from paceline.learning.specs import PPO
 from paceline.records import Records
 from paceline.team.device import find_device
 from paceline.train.checkpoints import Checkpoints
@@ -157,7 +158,7 @@ def _check(job: Job) -> None:
         )
     for recipe in job.recipes if table.lag else ():
         config = getattr(recipe.make, "config", None)
-        if getattr(config, "on_policy", False) and not getattr(config, "accepts_lag", False):
+        if isinstance(config, PPO) and not config.accepts_lag:
             raise BadInput(
                 f"lag={table.lag} with a learner that learns from its own actions only ({', '.join(recipe.agents)}): "
                 "its rows would be of older weights; lag=0, or say that it may with the option accepts_lag=true"
