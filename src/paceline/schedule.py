@@ -129,6 +129,7 @@ class Schedule(Generic[Item, Result]):
         restarts: How often an item that kills its worker is tried.
         trace: Records where the time goes.
         here: A pool of this process whose store outlives the schedule; None: it opens one of its own.
+        pool: A pool whose workers play, beside what its members do; None: it starts workers of its own.
         notes: What happened to workers.
     """
 
@@ -145,6 +146,7 @@ class Schedule(Generic[Item, Result]):
     restarts: int = 3
     trace: Trace | None = None
     here: Pool | None = None
+    pool: Pool | None = None
     notes: list[Note] = field(default_factory=list)
     _own: ExitStack = field(default_factory=ExitStack, repr=False)
     _pool: Pool | None = None
@@ -237,6 +239,8 @@ class Schedule(Generic[Item, Result]):
         return replace(self.plan, backend=backend, workers=workers, why=why)
 
     def _workers(self, count: int) -> Pool:
+        if self.pool is not None:
+            return self.pool
         workers = self.plan.workers if self.plan.workers is not None else current_budget().workers_for(count)
         workers = max(1, min(workers, count))
         if self._pool is None or self._count < workers:

@@ -51,6 +51,8 @@ class Collector:
         device: Where networks are put.
         plan: Where rollouts are played; never what comes of them. `Plan(agents="here")` keeps the policy in this
             process and only the environments in workers; `agents="worker"` gives each worker a copy.
+        pool: A pool whose workers play the rollouts, beside what its members do; the collector does not close it. It
+            takes the place of a plan. None: the collector starts workers of its own.
         trace: Records where the time goes.
     """
 
@@ -68,10 +70,11 @@ class Collector:
         lanes: int = 8,
         device: str = "cpu",
         plan: str | int | Plan = "auto",
+        pool: Pool | None = None,
         trace: Trace | None = None,
     ) -> None:
         checked(episodes=episodes, horizon=horizon, lanes=lanes)
-        asked = Plan.parse(plan).not_of_a_vector()
+        asked = Plan.parse(plan).not_of_a_vector() if pool is None else _plan_of(pool, plan)
         if asked.backend != "auto":
             find_backend(asked.backend)
         apart = asked.trust == "data"
@@ -79,8 +82,8 @@ class Collector:
         player = player_of(policy, mission, random_actions, apart=apart)
         spec = Spec(mission, player, episodes, seed, lanes, device if device == "cpu" else find_device(device))
         spec = replace(spec, first_task=task_of(tasks, 0, spec.task_stream(0, 0)))
-        with Pool([], seed=seed, backend="process" if apart else "inline", trust=asked.trust) as pool:
-            acts, reusable = pool.map(surveyed, [spec], deadline=math.inf)[0]
+        with Pool([], seed=seed, backend="process" if apart else "inline", trust=asked.trust) as trial:
+            acts, reusable = trial.map(surveyed, [spec], deadline=math.inf)[0]
         player, mission = replace(player, acts=acts), replace(mission, reuse=mission.reuse or reuse or reusable)
         self._spec = replace(spec, player=player, mission=mission)
         self._tasks, self._trace, self._iteration = tasks, trace, 0
@@ -94,6 +97,7 @@ class Collector:
             seed,
             partial(_measured, self._spec),
             noun="rollout",
+            pool=pool,
             trace=trace,
         )
 
@@ -311,6 +315,15 @@ def _lost(chunk: Chunked, error: BaseException) -> Chunk:
     failure = Failure.of(error, step=-1)
     failure = replace(failure, message=in_words(failure.message, "rollout"))
     return Chunk([Played(job.index, failure=failure) for job in chunk])
+
+
+def _plan_of(pool: Pool, plan: str | int | Plan) -> Plan:
+    """The plan of a pool whose workers play, one or more; what is asked beside it would be ignored."""
+    if plan != "auto":
+        raise BadInput(f"pool= and plan={plan!r}: the pool says where rollouts are played, so leave the plan out")
+    if pool.plan.backend == "auto" or pool.plan.workers == 0:
+        raise BadInput("this pool has no workers of a named backend: give one with workers, or plan= instead of pool=")
+    return replace(pool.plan, agents="worker", why="the workers of the pool that was given")
 
 
 def _forward_of(plan: Plan, spec: Spec) -> tuple[str, str]:
