@@ -29,6 +29,7 @@ from paceline.types import Mission, Seat
 from paceline.worlds.meta.registration import register_with_gymnasium as _register_with_gymnasium
 
 if TYPE_CHECKING:
+    from paceline.adapters.pomdp_baselines import AGENT_ARCHS, ParallelEnvManager, make_env, make_parallel_env
     from paceline.adapters.ragen import EnvStateManager
     from paceline.catalog.text_envs import register_env_type
     from paceline.groups import Groups
@@ -39,6 +40,7 @@ __version__ = _version("paceline")
 _register_with_gymnasium()
 
 __all__ = [
+    "AGENT_ARCHS",
     "HERE",
     "Anew",
     "BadInput",
@@ -57,6 +59,7 @@ __all__ = [
     "NotSendable",
     "Outcome",
     "PacelineError",
+    "ParallelEnvManager",
     "Plan",
     "PlanNotMet",
     "Pool",
@@ -75,6 +78,8 @@ __all__ = [
     "collect",
     "digest",
     "evaluate",
+    "make_env",
+    "make_parallel_env",
     "make_vec",
     "register_env_type",
     "seed_of",
@@ -82,9 +87,15 @@ __all__ = [
 ]
 
 
+_POMDP_BASELINES = "paceline.adapters.pomdp_baselines"
+
 _LATER = {
+    "AGENT_ARCHS": _POMDP_BASELINES,
     "EnvStateManager": "paceline.adapters.ragen",
     "Groups": "paceline.groups",
+    "ParallelEnvManager": _POMDP_BASELINES,
+    "make_env": _POMDP_BASELINES,
+    "make_parallel_env": _POMDP_BASELINES,
     "make_vec": "paceline.vector",
     "register_env_type": "paceline.catalog.text_envs",
 }
