@@ -31,7 +31,7 @@ def make_env(
     Args:
         env_id: An id that Gymnasium knows, of a world with tasks.
         episodes_per_task: How many episodes of a task there are.
-        seed: Seeds the world and its action space; None: they are seeded by the first that asks.
+        seed: Seeds the world, as `reset(seed=seed)` does, and its action space; None: drawn afresh.
         oracle: Whether observations show the task.
         compat: As `VariBadWrapper` has it.
         kwargs: For the world: `num_train_tasks`, `num_eval_tasks`, `train_tasks`, `horizon` and others.
@@ -41,8 +41,8 @@ def make_env(
     """
     env = VariBadWrapper(_made(env_id, kwargs), episodes_per_task, oracle, compat)
     if seed is not None:
-        env.reset(seed=_checked(seed))
-        env.action_space.seed(seed)
+        env.unwrapped.np_random = np.random.default_rng(_checked(seed))  # as the first reset with this seed would
+        env.action_space.seed(int(seed))
     return env
 
 

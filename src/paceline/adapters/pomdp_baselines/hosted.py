@@ -37,8 +37,8 @@ class HostedEnv:
         check_gymnasium(self._env, f"env_fns[{worker}]", "ParallelEnvManager takes Gymnasium envs")
         world = self._env.unwrapped
         self._is_reusable = bool(getattr(world, "reusable", False))
-        is_seeded = getattr(world, "_np_random", None) is not None  # to ask `np_random_seed` would seed it
-        self._root = int(world.np_random_seed) if is_seeded else seed
+        is_seeded = getattr(world, "_np_random", None) is not None  # to ask `np_random` would seed it
+        self._root = int(world.np_random.integers(1 << 31)) if is_seeded and self._is_reusable else seed
         self._resets = 0
         self._is_due = not is_seeded  # whether the next reset has to seed the env
 
