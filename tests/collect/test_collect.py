@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import subprocess
 import sys
+from collections import deque
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from collect_members import TASKS, Deadly, Dies, Draws, DrawsNoise, Raises, Weig
 from sketch_members import Hidden, Remembers
 
 import paceline
-from paceline import Collection, Collector, Plan, collect
+from paceline import BadInput, Collection, Collector, Plan, Pool, collect
 
 
 def remembered(env: Any = Hidden, plan: Any = 0, **more: Any) -> Collection:
@@ -59,6 +62,32 @@ def test_a_rollout_does_not_depend_on_its_neighbours() -> None:
         alone = collector.collect(20, iteration=0, indices=[13])
     assert [rollout.index for rollout in alone] == [13]
     assert paceline.digest(alone[0].agents) == paceline.digest(whole[13].agents)
+
+
+def test_the_workers_of_a_pool_play_beside_its_members_and_stay() -> None:
+    """`pool=` changes no bit, a worker that dies loses neither rollouts nor members, and the pool stays open."""
+    with Pool([deque, deque], backend="process", workers=2) as pool:
+        pool.call("append", {0: (7,), 1: (7,)})
+        with Collector(Hidden, Remembers, tasks=TASKS, episodes=2, seed=5, pool=pool) as collector:
+            os.kill(pool.workers[1].pid, signal.SIGKILL)
+            collected = collector.collect(20, iteration=0)
+        assert collected.digest == remembered().digest
+        assert set(collected.timing.busy) <= {worker.pid for worker in pool.workers}
+        assert pool.call("count", {0: (7,), 1: (7,)}) == {0: 1, 1: 1}
+
+
+def test_few_rollouts_are_dealt_to_all_workers() -> None:
+    """Twelve rollouts in lanes of eight are three parts for three workers."""
+    told: list[int] = []
+    with Collector(Hidden, Remembers, tasks=TASKS, seed=5, plan=3) as collector:
+        collector.collect(12, watcher=lambda done, _: told.append(done))
+    assert told == [4, 8, 12]
+
+
+def test_a_pool_takes_the_place_of_a_plan() -> None:
+    """A plan beside a pool would be ignored: it is an error."""
+    with Pool([]) as pool, pytest.raises(BadInput, match="so leave the plan out"):
+        Collector(Hidden, Remembers, plan=2, pool=pool)
 
 
 def test_reuse_and_other_numbers_of_rollouts_change_no_bit() -> None:

@@ -224,6 +224,7 @@ class Collector:
         rows = self._spec.lanes if self._spec.player.declares("act_batch") is not None else 1
         plan = self._schedule.plan
         workers = 1 if plan.backend == "inline" else plan.workers or current_budget().slots
+        rows = max(1, min(rows, -(-len(jobs) // workers)))  # lanes that are not full keep more workers busy
         blocks = -(-len(jobs) // rows)
         size = rows * max(1, blocks // (_CHUNKS_PER_WORKER * workers))
         return [tuple(jobs[place : place + size]) for place in range(0, len(jobs), size)]
@@ -318,11 +319,9 @@ def _lost(chunk: Chunked, error: BaseException) -> Chunk:
 
 
 def _plan_of(pool: Pool, plan: str | int | Plan) -> Plan:
-    """The plan of a pool whose workers play, one or more; what is asked beside it would be ignored."""
+    """The plan of a pool whose workers play; what is asked beside it would be ignored."""
     if plan != "auto":
         raise BadInput(f"pool= and plan={plan!r}: the pool says where rollouts are played, so leave the plan out")
-    if pool.plan.backend == "auto" or pool.plan.workers == 0:
-        raise BadInput("this pool has no workers of a named backend: give one with workers, or plan= instead of pool=")
     return replace(pool.plan, agents="worker", why="the workers of the pool that was given")
 
 
