@@ -15,7 +15,7 @@ import paceline
 
 PACKAGE = Path(paceline.__file__).parent
 
-DATA = frozenset({"types", "roles", "seeds", "errors", "settings"})
+DATA = frozenset({"types", "roles", "seeds", "errors", "settings", "options"})
 ENGINE = DATA | {"engine"}
 KEPT = frozenset({"records", "sources", "fingerprint"})
 LOOP = ENGINE | KEPT | {"kinds", "spaces", "rollout", "tape", "team", "schedule", "lockstep"}
@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     **dict.fromkeys(DATA, frozenset()),
     "roles": frozenset({"types"}),
     "settings": frozenset({"errors"}),
+    "options": frozenset({"errors"}),
     "engine": frozenset({"errors", "seeds"}),
     "records": frozenset({"errors", "fingerprint"}),
     "sources": frozenset(),

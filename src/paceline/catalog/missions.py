@@ -33,7 +33,7 @@ from paceline.catalog.loading import (
 )
 from paceline.catalog.text_envs import TAGS, text_env_names
 from paceline.errors import BadInput
-from paceline.settings import split
+from paceline.options import split
 from paceline.types import Mission, typed_name
 from paceline.worlds import MISSIONS
 

@@ -20,7 +20,8 @@ from typing import Any
 
 from paceline.catalog.loading import load, load_entry_point
 from paceline.errors import BadInput
-from paceline.settings import Settings, split
+from paceline.options import split
+from paceline.settings import Settings
 
 Factory = Callable[[Any], Any]
 GROUP = "paceline.text_envs"

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from paceline.errors import BadInput
-from paceline.settings import split, value_of
+from paceline.options import split, value_of
 
 _SHARE = re.compile(r"^(?P<name>.+):(?P<share>\d+(\.\d+)?)$")
 

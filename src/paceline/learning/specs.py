@@ -15,7 +15,8 @@ from pydantic import BeforeValidator, Field, PositiveInt
 from paceline.errors import BadInput
 from paceline.learning.encoding import Numbers, Observations
 from paceline.learning.row_policies import import_torch
-from paceline.settings import Settings, split
+from paceline.options import split
+from paceline.settings import Settings
 from paceline.types import Seat
 
 if TYPE_CHECKING:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paceline.catalog.resolve import missions_of, player_of
 from paceline.engine import Pool
 from paceline.errors import BadInput, place
-from paceline.learning.specs import DQN, LEARNERS, PPO, architecture, build_bank, learner_spec
+from paceline.options import split
 from paceline.rollout import Rollout
-from paceline.settings import split
 from paceline.team import Builder, Player, understood
 from paceline.train.hosts import LEARNS, Bank, OneAgent, Recipe
 from paceline.train.rings import Rows
 from paceline.types import Mission, Seat
+
+if TYPE_CHECKING:  # it reads settings, which take a while to import
+    from paceline.learning.specs import DQN, PPO
 
 
 def mission_of(given: Any) -> Mission:
@@ -39,6 +41,8 @@ def recipes_of(given: Any, mission: Mission, seed: int, device: str) -> tuple[Re
     Raises:
         BadInput: an agent has no learner, or one that cannot learn or suit it; or none learns.
     """
+    from paceline.learning.specs import LEARNERS, architecture, learner_spec
+
     with Pool([], seed=seed) as pool:
         seats: list[Seat] = pool.map(partial(_seats, device), [mission])[0]
         wanted = _by_agent(given, [seat.agent for seat in seats])
@@ -134,4 +138,6 @@ class _Stacked:
     device: str
 
     def __call__(self, seats: tuple[Seat, ...], worlds: int) -> Bank:
+        from paceline.learning.specs import build_bank
+
         return build_bank(seats, self.config, seed=self.seed, worlds=worlds, device=self.device)

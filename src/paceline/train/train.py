@@ -11,7 +11,6 @@ import numpy as np
 from paceline.engine import Plan, Trace, find_backend
 from paceline.errors import BadInput
 from paceline.fingerprint import Fingerprint, fingerprint, plain_text
-from paceline.learning.specs import PPO
 from paceline.records import Records
 from paceline.team.device import find_device
 from paceline.train.checkpoints import Checkpoints
@@ -146,6 +145,8 @@ def _check(job: Job) -> None:
     Raises:
         BadInput: it does not.
     """
+    from paceline.learning.specs import PPO
+
     table, rows = job.timetable, job.rows_per_epoch
     learning = {agent for recipe in job.recipes if recipe.learns for agent in recipe.agents}
     for agent in table.priority:
