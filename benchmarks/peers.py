@@ -1,4 +1,4 @@
-"""Installs the peers of `vector.py`, and us, into an environment of their own.
+"""Installs the peers of `vector.py` and `collect.py`, and us, into an environment of their own.
 
 PufferLib and EnvPool are optional: what cannot be installed leaves word why in `DIRECTORY/peers/`, for the table.
 """
@@ -26,14 +26,20 @@ _PUFFER = "pufferlib-3.0.0"
 _PUFFER_SHA256 = "7df3a3e3f5f894d78d2a1f5374097890aec01473183e748abefe4f3faa10eaa9"
 
 
-def go_on_in(directory: Path) -> None:
-    """Installs everybody who has not been tried yet, and starts over in there."""
+def go_on_in(directory: Path, *, vectors: bool = True) -> None:
+    """Installs everybody who has not been tried yet, and starts over in there.
+
+    Args:
+        directory: The environment; made if it is not there.
+        vectors: Whether peers are wanted that have vectors and no collectors.
+    """
     python = directory / "bin" / "python"
     if not python.exists():
         venv.create(directory, with_pip=True)
         _pip(directory, "--editable", str(Path(__file__).resolve().parents[1]), *_PEERS)
-    _optional(directory, "envpool", _envpool)
-    _optional(directory, "pufferlib", _pufferlib)
+    if vectors:
+        _optional(directory, "envpool", _envpool)
+        _optional(directory, "pufferlib", _pufferlib)
     os.execv(python, [str(python), sys.argv[0], *_without_peers(sys.argv[1:])])
 
 
