@@ -151,7 +151,8 @@ class Single:
             answer = parts_of(answer, _ONE, f"{self._name}: step()")
         if answer[2] or answer[3]:
             self.agents = []
-        return tuple({ONLY_AGENT: part} for part in answer)
+        seen, reward, ended, cut, info = answer
+        return {ONLY_AGENT: seen}, {ONLY_AGENT: reward}, {ONLY_AGENT: ended}, {ONLY_AGENT: cut}, {ONLY_AGENT: info}
 
     def render(self) -> Any:
         return self._env.render()

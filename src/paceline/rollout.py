@@ -199,7 +199,7 @@ class Rollout:
         Raises:
             BadInput: as in `begin`.
         """
-        named = {agent: actions[str(agent)] for agent in self.env.agents}
+        named = {agent: actions[agent if self._named else str(agent)] for agent in self.env.agents}
         answer = self.env.step(named)
         if type(answer) is not tuple or len(answer) != len(_STEP):
             answer = parts_of(answer, _STEP, f"mission {self._mission.name!r}: step()")
@@ -217,9 +217,9 @@ class Rollout:
             episode.rewards[str(agent)] += float(reward)
         self._infos.update(infos)  # the last that each agent was given: environments count in there
         episode.steps += 1
-        cut = self._end_if_due(ended, cut)
         last = {}
-        if any(ended.values()) or any(cut.values()):
+        if self._may_end(ended, cut):
+            cut = self._end_if_due(ended, cut)
             last = {agent: obs for agent, obs in observations.items() if ended.get(agent) or cut.get(agent)}
         seen = {} if self.over else self._seen(observations)
         parts = (rewards, ended, cut, infos, last)
@@ -257,6 +257,12 @@ class Rollout:
             put_back(self._kept, self.env)
         else:
             self.env.close()
+
+    def _may_end(self, ended: Mapping[Any, Any], cut: Mapping[Any, Any]) -> bool:
+        """Whether this was the last step for an agent, or for all, or cannot be read; hot, and nearly always not."""
+        if any(ended.values()) or any(cut.values()) or not self.env.agents or ended.keys() != cut.keys() or not ended:
+            return True
+        return self._mission.steps is not None and self.episode.steps >= self._mission.steps
 
     def _end_if_due(self, ended: Mapping[Any, Any], cut: Mapping[Any, Any]) -> Mapping[Any, Any]:
         """Ends the play if this was its last step. Returns who was cut off, by the mission's limit too."""

@@ -295,6 +295,14 @@ def checked(action: Any, space: Any, who: str) -> Any:
     return get_action(row, shape)
 
 
+def usual_action(space: Any) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """Type and shape of the arrays that `checked` gives back as they are, but for a copy; None: there are none such."""
+    shape = shape_of(space)
+    if shape is None or not hasattr(space, "low") or np.dtype(shape.dtype).kind == "b":
+        return None
+    return np.dtype(shape.dtype), shape.shape
+
+
 def bounds_of(space: Any) -> tuple[int, int] | None:
     """The least number of a Discrete, and the first beyond it; None for other spaces."""
     if getattr(space, "shape", None) == () and hasattr(space, "start"):

@@ -35,9 +35,11 @@ class Column:
         self._what, self._space, self._room, self._count = what, space, rows, 0
         self._arrays: dict[Path, Array] | None = None
         self._values: list[Any] = []  # of a space that fits into no array
+        self._usual: tuple[Any, Any] = (None, None)  # type and shape of the arrays that are written as they are
         found = None if space is None else leaves(space, "")
         if found is not None:
             self._arrays = {leaf.path: np.empty((rows, *leaf.shape), leaf.dtype) for leaf in found}
+            self._know_usual()
 
     def __len__(self) -> int:
         return self._count
@@ -51,11 +53,18 @@ class Column:
         if self._space is None and self._arrays is None:
             first = np.asarray(value)
             self._arrays = {(): np.empty((self._room, *first.shape), first.dtype)}
+            self._know_usual()
         if self._arrays is None:
             self._values.append(value)
+        elif type(value) is np.ndarray and (value.dtype, value.shape) == self._usual and self._count < self._room:
+            self._arrays[()][self._count] = value
         else:
             self._write(value)
         self._count += 1
+
+    def _know_usual(self) -> None:
+        if self._arrays is not None and [*self._arrays] == [()]:
+            self._usual = self._arrays[()].dtype, self._arrays[()].shape[1:]
 
     def _write(self, value: Any) -> None:
         assert self._arrays is not None
@@ -119,13 +128,14 @@ class Track:
         Raises:
             BadInput: it does not fit, or the extras are not those of the rows before.
         """
-        if not len(self):
+        row = len(self._observations)
+        if not row:
             self._extras = {name: Column(f"{name} of {self._agent!r}") for name in extras}
-        if self._stepped != len(self):
-            raise BadInput(f"{self._agent!r} acts in row {len(self)}, and nothing came of row {self._stepped}")
+        if self._stepped != row:
+            raise BadInput(f"{self._agent!r} acts in row {row}, and nothing came of row {self._stepped}")
         if extras.keys() != self._extras.keys():
             raise BadInput(
-                f"the policy of {self._agent!r} gave the extras {sorted(extras)} with row {len(self)}, and "
+                f"the policy of {self._agent!r} gave the extras {sorted(extras)} with row {row}, and "
                 f"{sorted(self._extras)} with those before: every action of a tape has the same"
             )
         self._observations.append(observation)
@@ -135,7 +145,8 @@ class Track:
 
     def step(self, reward: float, terminated: bool, truncated: bool, final_observation: Any = None) -> None:
         """Writes what came of the action; the final observation counts if the agent's episode ended."""
-        row, self._stepped = len(self) - 1, len(self)
+        self._stepped = len(self._observations)
+        row = self._stepped - 1
         if row == len(self._outcomes):
             self._outcomes = _longer(self._outcomes, 2 * row)
         self._outcomes[row] = reward, terminated, truncated
@@ -194,12 +205,10 @@ class Tape:
 
     def step(self, step: Step) -> None:
         """Writes what came of it, for those agents that the outcome has come for."""
-        ends = step.final_observations
-        for name in self._acted.intersection(step.rewards):
-            self.tracks[name].step(
-                float(step.rewards[name]), bool(step.terminations[name]), bool(step.truncations[name]), ends.get(name)
-            )
-        self._acted.difference_update(step.rewards)
+        rewards, ended, cut, last = step.rewards, step.terminations, step.truncations, step.final_observations
+        for name in self._acted.intersection(rewards):
+            self.tracks[name].step(float(rewards[name]), bool(ended[name]), bool(cut[name]), last.get(name))
+        self._acted.difference_update(rewards)
 
     def batch(self) -> dict[str, Any]:
         """The columns of the only agent; of several, those of each by its name."""

@@ -159,7 +159,7 @@ class Lanes:
         joint = Step({}, {}, {}, {}, {}, {})
         ended: dict[int, Job | None] = {}
         for lane, (step, over) in self._home.step(mine).items():
-            _merge(joint, lane, step)
+            _merge(lane, step, joint)
             if over:
                 ended[lane] = self.playing.pop(lane)
         if ended:
@@ -242,10 +242,18 @@ def queues_of(jobs: Sequence[Job], lanes: int) -> dict[int, list[Job]]:
     return queues
 
 
-def _merge(joint: Step, lane: int, step: Step) -> None:
-    for name in Step.__slots__:
-        mine: dict[Any, Any] = getattr(joint, name)
-        mine.update({(lane, agent): value for agent, value in getattr(step, name).items()})
+def _merge(lane: int, step: Step, joint: Any) -> None:
+    """Adds the outcome of a lane; infos are left out, as neither a tape nor a policy takes them."""
+    for agent, seen in step.observations.items():
+        joint.observations[lane, agent] = seen
+    for agent, reward in step.rewards.items():
+        joint.rewards[lane, agent] = reward
+    for agent, ended in step.terminations.items():
+        joint.terminations[lane, agent] = ended
+    for agent, cut in step.truncations.items():
+        joint.truncations[lane, agent] = cut
+    for agent, seen in step.final_observations.items():
+        joint.final_observations[lane, agent] = seen
 
 
 def _copied(observation: Any) -> Any:

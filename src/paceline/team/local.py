@@ -45,8 +45,10 @@ class LocalTeam:
 
     def act(self, observations: Mapping[Any, Any]) -> dict[Any, Any]:
         """Gives an action for every chair that is due; whatever a policy raises comes as it is."""
-        actions: dict[Any, Any] = {}
-        self.extras = {}
+        if len(self._minds) == 1 and observations:  # nearly always
+            actions, _, self.extras = self._minds[0].act(observations)
+            return actions
+        actions, self.extras = {}, {}
         for mind, mine in self._by_mind(observations):
             answers, _, extras = mind.act(mine)
             actions.update(answers)
@@ -84,11 +86,11 @@ class LocalTeam:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _by_mind(self, values: Mapping[Any, Any]) -> list[tuple[Mind, dict[Any, Any]]]:
+    def _by_mind(self, values: Mapping[Any, Any]) -> list[tuple[Mind, Mapping[Any, Any]]]:
         if len(self._minds) == 1:
-            return [(self._minds[0], dict(values))] if values else []
+            return [(self._minds[0], values)] if values else []
         found: dict[int, tuple[Mind, dict[Any, Any]]] = {}
         for name, value in values.items():
             mind = self._mind[name]
             found.setdefault(id(mind), (mind, {}))[1][name] = value
-        return list(found.values())
+        return [*found.values()]

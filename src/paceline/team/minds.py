@@ -18,10 +18,12 @@ from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from paceline.engine import StoreKey, put_back, take
 from paceline.errors import BadInput
 from paceline.seeds import Key, seed_of
-from paceline.spaces import Array, bounds_of, checked, get_observation, noop_of, put_action, shape_of
+from paceline.spaces import Array, bounds_of, checked, get_observation, noop_of, put_action, shape_of, usual_action
 from paceline.tape import Track
 from paceline.team.batches import Batch, Joint
 from paceline.team.blackbox import BlackBox
@@ -77,6 +79,7 @@ class Mind:
         self._shapes = [shape_of(chair.seat.observation_space) for chair in recipe.chairs]
         self._spaces = [chair.seat.action_space for chair in recipe.chairs]
         self._bounds = [bounds_of(space) for space in self._spaces]
+        self._usual = [usual_action(space) for space in self._spaces]
         self._whose = [f"policy {chair.player.name!r} of agent {chair.seat.agent!r}" for chair in recipe.chairs]
         self._noops = [noop_of(space) for space in self._spaces] if recipe.noop_if_late else []
         who = [(chair.seat.agent, chair.player.name) for chair in recipe.chairs]
@@ -165,7 +168,7 @@ class Mind:
     # -- what it is asked --------------------------------------------------------------------------------------
 
     def act(
-        self, observations: dict[Hashable, Any]
+        self, observations: Mapping[Hashable, Any]
     ) -> tuple[dict[Hashable, Any], list[Hashable], dict[Hashable, Mapping[str, Any]]]:
         """Answers for those of its chairs that are due. Returns the actions, who was late, and extras."""
         self._inhand[1] += 1
@@ -175,12 +178,11 @@ class Mind:
             answers = self._timed(self._batch.act, due)
         else:
             answers = {place: self._ask(place, obs) for place, obs in due.items()}
-        actions = {place: self._checked(place, action) for place, action in answers.items()}
-        for place, action in actions.items() if self._tracks else ():
-            self._record(place, due[place], action)
+        actions = {self._chairs[place].name: self._checked(place, action) for place, action in answers.items()}
+        for name, action in actions.items() if self._tracks else ():
+            self._record(self._places[name], observations[name], action)
         self._inhand[0] = 0
-        late, extras = self._beside()
-        return {self._chairs[place].name: action for place, action in actions.items()}, late, extras
+        return actions, *(self._beside() if self._late or self._extras else ([], {}))
 
     def act_rows(
         self, observations: Array, due: Array, actions: Array
@@ -258,7 +260,11 @@ class Mind:
 
     def _checked(self, place: int, action: Any) -> Any:
         self._inhand[0] = place + 1
-        return checked(self._without_extras(place, action), self._spaces[place], self._whose[place])
+        if type(action) is Acted:
+            action = self._without_extras(place, action)
+        if type(action) is np.ndarray and (action.dtype, action.shape) == self._usual[place]:
+            return action.copy()
+        return checked(action, self._spaces[place], self._whose[place])
 
     def _without_extras(self, place: int, answer: Any) -> Any:
         """The action of an answer; what came beside it is kept for the team."""
