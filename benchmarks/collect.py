@@ -26,7 +26,7 @@ from lanes import Found, Lane, race
 from quiet import Quiet, Row, Slices, gain_row, interleave, ratio_row
 from unconnected import Unconnected
 
-from paceline import collect
+from paceline import Collector, collect
 from paceline.learning import Memory
 
 _PROGRAM = Path(__file__).with_name("collect_contestants.py")
@@ -147,7 +147,7 @@ def _calling(plan: Any, rollouts: int) -> Iterator[Callable[[], float]]:
 def weights(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
     """Publishing 4 MB of weights to 2 workers, per iteration: ours / pickled through a pipe to 2 processes; / copied.
 
-    Ours is the time of an iteration with new weights, less that of one without.
+    Ours is the time of an iteration with new weights, less that of a collector that has none.
     """
     contestants = {"ours": _publishing, "pipe": _piping, "copy": _copying}
     with ExitStack() as stack:
@@ -164,15 +164,16 @@ def _new_weights(version: int) -> dict[str, Any]:
 
 @contextmanager
 def _publishing(iterations: int) -> Iterator[Callable[[], float]]:
-    with collector_of(POINT, 2, policy=Holder, horizon=1) as collector:
+    collector = partial(collector_of, POINT, 2, policy=Holder, horizon=1)
+    with collector() as published, collector() as bare:
 
-        def seconds(version: int, weights: Any) -> float:
+        def seconds(collector: Collector, version: int, weights: Any = None) -> float:
             begin = time.perf_counter()
             collector.collect(2, iteration=version, weights=weights)
             return time.perf_counter() - begin
 
         def difference() -> float:
-            found = [seconds(n, _new_weights(n)) - seconds(n, None) for n in range(iterations)]
+            found = [seconds(published, n, _new_weights(n)) - seconds(bare, n) for n in range(iterations)]
             return float(np.median(found))
 
         difference()
