@@ -75,6 +75,12 @@ def plain_text(value: Any) -> str:
     return shown if " at 0x" not in shown and not isinstance(value, set | frozenset) else _Reader().text("", value)
 
 
+def options_text(make: Any, options: Mapping[str, Any]) -> dict[str, str]:
+    """The options that something is made with, and what its recipe says of itself (`recipe_identity`), as texts."""
+    told: Mapping[str, Any] = getattr(make, "recipe_identity", dict)()
+    return {name: plain_text(value) for name, value in {**options, **told}.items()}
+
+
 class _Reader:
     """Reads a thing part by part; each object once."""
 

@@ -3,6 +3,8 @@
 plan.json       what was asked; a run can be continued only as what it was
 NAME.jsonl      one line per thing that has ended, in the order in which they ended
 report.json     everything, when the run is complete (or was stopped)
+
+A run of `collect` has its rollouts in rollouts.npz instead of the last two.
 """
 
 from __future__ import annotations
@@ -42,10 +44,7 @@ class Records:
         self, path: Path, name: str, plan: Mapping[str, Any], *, resume: bool = False, keep: Keep = dict
     ) -> None:
         self.path, self.name = path, name
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadInput(f"the results cannot be kept in {path}: {error.strerror}; give another directory") from error
+        _make(path)
         known = read_plan(path) if (path / PLAN).exists() else None
         if known is not None:
             _check_same(path, known, plan, resume)
@@ -76,6 +75,31 @@ class Records:
     def close(self) -> None:
         """Ends it. May be called again."""
         self._file.close()
+
+
+def begin_run(path: Path, plan: Mapping[str, Any]) -> None:
+    """Makes the directory of a run that has no file of lines, and cannot be continued.
+
+    Args:
+        path: The directory; made if it is missing.
+        plan: What is asked, as `Records` takes it.
+
+    Raises:
+        BadInput: it holds a run.
+    """
+    _make(path)
+    if (path / PLAN).exists():
+        raise BadInput(
+            f"{path} holds the results of a run; give another directory, or delete this one if nothing in it matters"
+        )
+    write_whole(path / PLAN, plan)
+
+
+def _make(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"the results cannot be kept in {path}: {error.strerror}; give another directory") from error
 
 
 def _check_same(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any], resume: bool) -> None:

@@ -169,9 +169,10 @@ def test_views_for_learners() -> None:
 
 
 def test_a_collection_is_saved_and_read(tmp_path: Path) -> None:
-    collection = remembered(out=tmp_path / "kept")
-    again = Collection.load(tmp_path / "kept.npz")
+    collection = remembered()
+    again = Collection.load(collection.save(tmp_path / "kept"))
     assert again.digest == collection.digest
+    assert [rollout.digest for rollout in again] == [rollout.digest for rollout in collection]
     assert [rollout.task for rollout in again] == [rollout.task for rollout in collection]
     (tmp_path / "other.npz").write_bytes(b"no archive")
     with pytest.raises(paceline.BadInput, match="holds no collection"):

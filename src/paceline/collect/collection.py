@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -13,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from paceline.collect.archive import read_archive, write_archive
 from paceline.collect.jobs import Job
-from paceline.collect.playing import Played, digest_of
+from paceline.collect.playing import Played, digest_of, rollout_digest
 from paceline.engine import Plan
 from paceline.errors import BadInput
-from paceline.types import Failure, Task
+from paceline.types import Failure
 
 Array = np.ndarray[Any, Any]
 
@@ -70,6 +69,12 @@ class Recording:
         self.failure, self.seconds = played.failure, played.seconds
         self.agents = played.columns
         """Agent → name → rows."""
+        self._job, self._played = job, played
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the rollout, with its number and its task."""
+        return rollout_digest(self._job, self._played)
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -211,58 +216,22 @@ class Collection:
 
     def save(self, path: str | Path) -> Path:
         """Writes everything to one file in NumPy's npz format, as arrays and JSON only; `Collection.load` reads it."""
-        arrays: dict[str, Array] = {}
-        shape = _written([each.columns for each in self._played], "r", arrays)
-        tasks = _written(
-            [None if job.task is None else [job.task.key, dict(job.task.options)] for job in self._jobs], "t", arrays
-        )
         about = {
-            "paceline": "collection",
             "digest": self.digest,
             "episodes": self.episodes,
             "iteration": self.iteration,
-            "rollouts": [
-                [job.index, each.seconds, None if each.failure is None else asdict(each.failure)]
-                for job, each in zip(self._jobs, self._played, strict=True)
-            ],
-            "columns": shape,
-            "tasks": tasks,
             "notes": self.notes,
         }
-        target = Path(path)
-        target = target if target.suffix == ".npz" else target.with_name(target.name + ".npz")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.part")
-        with part.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays, about=np.frombuffer(json.dumps(about).encode(), np.uint8))
-        part.replace(target)
-        return target
+        return write_archive(Path(path), about, self._jobs, self._played)
 
     @classmethod
     def load(cls, path: str | Path) -> Collection:
-        """Reads what `save` wrote.
+        """Reads what `save` wrote, or the rollouts in the directory of a run.
 
         Raises:
             BadInput: there is no such file, it is another kind of file, or its content is not what its digest says.
         """
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                about = json.loads(file["about"].tobytes())
-                arrays = {name: file[name] for name in file.files if name != "about"}
-            columns, tasks = (_read(about[name], arrays) for name in ("columns", "tasks"))
-            rollouts = about["rollouts"]
-        except FileNotFoundError:
-            raise BadInput(f"{path} is not there") from None
-        except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
-            raise BadInput(f"{path} holds no collection, or is damaged: {error}") from error
-        jobs = [
-            Job(about["iteration"], index, None if task is None else Task(_key(task[0]), task[1]))
-            for (index, _, _), task in zip(rollouts, tasks, strict=True)
-        ]
-        played = [
-            Played(index, mine, seconds, failure and Failure(**failure))
-            for (index, seconds, failure), mine in zip(rollouts, columns, strict=True)
-        ]
+        about, jobs, played = read_archive(Path(path))
         found = cls(jobs, played, episodes=about["episodes"], iteration=about["iteration"], notes=about["notes"])
         if found.digest != about["digest"]:
             raise BadInput(
@@ -295,43 +264,3 @@ def _by_leaf(do: Callable[[Sequence[Array]], Array], parts: Sequence[Any]) -> An
     if isinstance(first, list):
         return [value for part in parts for value in part]  # of a space that fits into no array
     return do(parts)
-
-
-def _written(value: Any, name: str, arrays: dict[str, Array]) -> Any:
-    """A value as JSON, with its arrays put into `arrays` under names of their own."""
-    if isinstance(value, np.ndarray | np.generic):
-        if value.dtype.hasobject:
-            raise BadInput(f"a column of {value.dtype} objects cannot be saved: only arrays of numbers and text can")
-        arrays[name] = np.asarray(value)
-        return ["array", name] if isinstance(value, np.ndarray) else ["scalar", name]
-    if isinstance(value, Mapping):
-        return [
-            "dict",
-            [[key, _written(item, f"{name}.{place}", arrays)] for place, (key, item) in enumerate(value.items())],
-        ]
-    if isinstance(value, list | tuple):
-        items = [_written(item, f"{name}.{place}", arrays) for place, item in enumerate(value)]
-        return ["list" if isinstance(value, list) else "tuple", items]
-    if value is None or isinstance(value, bool | int | float | str):
-        return ["value", value]
-    raise BadInput(
-        f"a {type(value).__name__} cannot be saved with a collection: only arrays, numbers, text and containers can"
-    )
-
-
-def _read(shape: Any, arrays: Mapping[str, Array]) -> Any:
-    kind, content = shape
-    if kind == "array":
-        return arrays[content]
-    if kind == "scalar":
-        return arrays[content][()]
-    if kind == "dict":
-        return {key: _read(item, arrays) for key, item in content}
-    if kind in ("list", "tuple"):
-        items = [_read(item, arrays) for item in content]
-        return items if kind == "list" else tuple(items)
-    return content
-
-
-def _key(key: Any) -> Any:
-    return tuple(map(_key, key)) if isinstance(key, list) else key

@@ -6,7 +6,7 @@ rollouts ── chunks ──► Schedule: a copy of the policy in each worker, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from paceline.collect.collection import Collection, Timing
 from paceline.collect.given import Tasks, checked, mission_of, player_of, surveyed, task_of
 from paceline.collect.jobs import Job, Spec
 from paceline.collect.playing import Chunk, Played, play_chunk
+from paceline.collect.store import Store, file_digests
 from paceline.engine import Plan, Pool, Trace, check_sendable, current_budget, find_backend
 from paceline.errors import BadInput, NotSendable, RolloutsFailed
 from paceline.schedule import Note, Patience, Schedule, in_words
@@ -111,6 +112,11 @@ class Collector:
         """Ends the workers."""
         self._schedule.close()
 
+    @property
+    def files(self) -> dict[str, str]:
+        """The files of environment and policy, each named by whose it is, with the SHA-256 of its content."""
+        return file_digests(self._spec)
+
     def collect(
         self,
         rollouts: int,
@@ -119,6 +125,8 @@ class Collector:
         iteration: int | None = None,
         watcher: Watcher | None = None,
         indices: Sequence[int] | None = None,
+        out: str | Path | None = None,
+        about: Mapping[str, Any] | None = None,
     ) -> Collection:
         """Plays rollouts, each once.
 
@@ -129,16 +137,20 @@ class Collector:
             iteration: Which round this is; part of each rollout's identity. None: the one after the last.
             watcher: Is told how far it is.
             indices: Plays only these of the rollouts: one that has failed, say, alone.
+            out: A directory for the run: what was asked, and the rollouts that have been played, also if it is
+                interrupted or some fail. `Collection.load` reads them.
+            about: Kept in the directory beside what is asked: JSON.
 
         Raises:
-            RolloutsFailed: some could not be played; the others are in its `collection`.
-            BadInput: a task has been used for evaluation before.
+            RolloutsFailed: some could not be played; the others are in its `collection`, and in `out`.
+            BadInput: a task has been used for evaluation before, or `out` holds a run.
         """
         checked(rollouts=rollouts)
         self._iteration = self._iteration + 1 if iteration is None else iteration
         jobs = self._jobs(self._iteration, range(rollouts) if indices is None else indices, self._tasks)
         self._check_leaks(jobs, "collected")
-        return self._play(jobs, self._iteration, weights, watcher)
+        store = None if out is None else Store(Path(out), self._spec, jobs, about or {})
+        return self._play(jobs, self._iteration, weights, watcher, store)
 
     def evaluate(
         self, tasks: Sequence[Any], *, weights: Any = None, round_: int = 0, watcher: Watcher | None = None
@@ -175,7 +187,14 @@ class Collector:
                         "tasks for evaluation must be others than those that rollouts are collected on"
                     )
 
-    def _play(self, jobs: Sequence[Job], iteration: int | str, weights: Any, watcher: Watcher | None) -> Collection:
+    def _play(
+        self,
+        jobs: Sequence[Job],
+        iteration: int | str,
+        weights: Any,
+        watcher: Watcher | None,
+        store: Store | None = None,
+    ) -> Collection:
         if weights is not None:
             version = iteration if isinstance(iteration, int) else -1
             player = replace(self._spec.player, weights=(version, weights))
@@ -184,27 +203,37 @@ class Collector:
                 partial(play_chunk, self._spec),
                 partial(_measured, self._spec),
             )
-        begin = perf_counter()
+        begin, done = perf_counter(), 0
         chunks: list[Chunk] = []
-        found: dict[int, Played] = {}
-        for chunk in self._chunks(jobs):
-            chunks.append(chunk)
-            found.update({each.index: each for each in chunk.played})
-            if watcher is not None:
-                watcher(len(found), len(jobs))
+        try:
+            for chunk in self._chunks(jobs):
+                chunks.append(chunk)
+                done += len(chunk.played)
+                if watcher is not None:
+                    watcher(done, len(jobs))
+        finally:  # also if it is interrupted
+            collection = self._collected(jobs, iteration, chunks, perf_counter() - begin)
+            if store is not None:
+                store.write(collection)
+        if collection.failures:
+            raise RolloutsFailed(collection)
+        return collection
+
+    def _collected(
+        self, jobs: Sequence[Job], iteration: int | str, chunks: Sequence[Chunk], seconds: float
+    ) -> Collection:
+        found = {each.index: each for chunk in chunks for each in chunk.played}
+        jobs = [job for job in jobs if job.index in found]
         plan = self._schedule.plan if self._forward == "worker" else self._central_plan()
-        collection = Collection(
+        return Collection(
             jobs,
             [found[job.index] for job in jobs],
             episodes=self._spec.episodes,
             iteration=iteration,
             plan=plan,
-            timing=_timing(chunks, perf_counter() - begin, plan),
+            timing=_timing(chunks, seconds, plan),
             notes=self._notes(chunks),
         )
-        if collection.failures:
-            raise RolloutsFailed(collection)
-        return collection
 
     def _chunks(self, jobs: Sequence[Job]) -> Iterator[Chunk]:
         if self._forward == "here":
@@ -273,7 +302,7 @@ def collect(
         lanes: Rows of a forward pass.
         device: Where networks are put.
         plan: Where rollouts are played.
-        out: A file that the collection is written to, with `Collection.save`.
+        out: A directory for the run; see `Collector.collect`.
         trace: Records where the time goes.
 
     Raises:
@@ -293,15 +322,7 @@ def collect(
         plan=plan,
         trace=trace,
     ) as collector:
-        try:
-            collection = collector.collect(rollouts, iteration=0)
-        except RolloutsFailed as error:
-            if out is not None:
-                error.collection.save(out)
-            raise
-    if out is not None:
-        collection.save(out)
-    return collection
+        return collector.collect(rollouts, iteration=0, out=out)
 
 
 def _key(chunk: Chunked) -> Key:

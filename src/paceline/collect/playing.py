@@ -146,12 +146,17 @@ def _one(spec: Spec, job: Job) -> tuple[list[Played], float]:
 
 def digest_of(jobs: Sequence[Job], played: Sequence[Played]) -> str:
     """The digest of a collection: what was asked and what came of it, rollout by rollout."""
-    return digest(
-        [
-            [job.index, None if job.task is None else [job.task.key, dict(job.task.options)], _content(each)]
-            for job, each in zip(jobs, played, strict=True)
-        ]
-    )
+    return digest([_asked_and_played(job, each) for job, each in zip(jobs, played, strict=True)])
+
+
+def rollout_digest(job: Job, played: Played) -> str:
+    """The digest of one rollout."""
+    return digest(_asked_and_played(job, played))
+
+
+def _asked_and_played(job: Job, played: Played) -> list[Any]:
+    task = None if job.task is None else [job.task.key, dict(job.task.options)]
+    return [job.index, task, _content(played)]
 
 
 def _content(played: Played) -> Any:

@@ -10,7 +10,7 @@ from numbers import Integral
 from pathlib import Path
 
 from paceline.errors import BadInput
-from paceline.fingerprint import Fingerprint, fingerprint, plain_text
+from paceline.fingerprint import Fingerprint, fingerprint, options_text
 from paceline.seeds import digest
 from paceline.team import Player, Setting, assign, most_counts
 from paceline.types import Mission, Seat
@@ -159,7 +159,9 @@ class Run:
     def identity(self) -> dict[str, object]:
         """What a result of this run must have in common with another one, to be continued or compared."""
         return {
-            "missions": [{"name": m.name, "options": _options(m), "steps": m.steps} for m in self.missions],
+            "missions": [
+                {"name": m.name, "options": options_text(m.make, m.options), "steps": m.steps} for m in self.missions
+            ],
             "policies": [{"name": player.name, "share": player.share} for player in self.players],
             "episodes": self.episodes,
             "seed": self.seed,
@@ -184,12 +186,6 @@ class Run:
 def _stem(name: str) -> str:
     """A mission's name as the beginning of a file's."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)
-
-
-def _options(mission: Mission) -> dict[str, str]:
-    """The options of a mission, and what its recipe says of itself."""
-    told: Mapping[str, object] = getattr(mission.make, "recipe_identity", dict)()
-    return {name: plain_text(value) for name, value in {**mission.options, **told}.items()}
 
 
 def _check_names(what: str, names: list[str]) -> None:
