@@ -76,6 +76,14 @@ def test_the_number_of_agents_whatever_the_mission_calls_it(spec: str) -> None:
     assert seats(spec, agents=4) == 4
 
 
+def test_an_id_of_gymnasium_needs_no_prefix() -> None:
+    """It is the same mission, so that its episodes have the same digest."""
+    bare, prefixed = (
+        evaluate(find_missions([name], steps=3), "random", plan=0) for name in ("CartPole-v1", "gym:CartPole-v1")
+    )
+    assert bare.digest == prefixed.digest
+
+
 def test_steps_are_a_limit_of_ours() -> None:
     (mission,) = find_missions(["gym:CartPole-v1"], steps=3)
     assert evaluate(mission, "random", plan=0).episodes[0].steps == 3
@@ -86,7 +94,7 @@ def test_steps_are_a_limit_of_ours() -> None:
     [
         ("forrage", None, "there is no mission 'forrage'; close to it: forage.*give a name of `paceline missions`"),
         ("zzz*", None, r"no mission matches 'zzz\*'; there are forage,"),
-        ("CartPole-v1", None, "if it is Gymnasium's, write gym:CartPole-v1"),
+        ("CartPol-v1", None, "Gymnasium knows no env 'CartPol-v1'; close to it: CartPole-v1"),
         ("gym:CartPol-v1", None, "Gymnasium knows no env 'CartPol-v1'; close to it: CartPole-v1"),
         ("pz:mpe2.nothing_v0", None, "there is no PettingZoo env 'mpe2.nothing_v0'; tried .*write pz:family.name_vN"),
         ("nowhere.py:make", None, r"there is no file nowhere\.py \(looked in .*check the path"),

@@ -35,6 +35,11 @@ def is_gymnasium(target: str) -> bool:
     return target.startswith("gym:") or not colon or bool(_VERSIONED.search(name))
 
 
+def has_version(name: str) -> bool:
+    """Whether a name ends as Gymnasium's ids do: CartPole-v1."""
+    return bool(_VERSIONED.search(name))
+
+
 def load(target: str, what: str = "a function without parameters that makes an env", *kinds: type) -> Any:
     """Gives the callable that file.py:name or package.module:name is; or something else, of one of these kinds.
 

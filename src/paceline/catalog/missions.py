@@ -1,7 +1,7 @@
 """Missions by what users write, with wildcards, and with options.
 
 forage, forage,agents=4, 'forage*'    built in, or another package's (entry point `paceline.missions`)
-gym:CartPole-v1                       any id of Gymnasium
+gym:CartPole-v1, CartPole-v1          any id of Gymnasium
 pz:mpe2.simple_spread_v3              any env of PettingZoo, parallel or AEC
 mettagrid:empty_room, mission.py      a mission of mettagrid; see `paceline.adapters.mettagrid.missions`
 file.py:factory, package.mod:factory  a function that makes an env, or a Mission
@@ -26,6 +26,7 @@ from paceline.catalog.loading import (
     check_is_no_file,
     entry_points,
     gymnasium_env,
+    has_version,
     is_gymnasium,
     load,
     load_entry_point,
@@ -168,6 +169,8 @@ def _named(name: str, apart: bool = False) -> Mission:
         made = load(name, "a function that makes an env, or a Mission", Mission)
         return replace(made, name=name) if isinstance(made, Mission) else Mission(name, made)
     check_is_no_file(name)
+    if has_version(name):
+        return Mission(f"gym:{name}", gymnasium_env(name))
     close = difflib.get_close_matches(name, mission_names(), n=3)
     hint = f"; close to it: {', '.join(close)}" if close else ""
     if name in TAGS or name in text_env_names():
@@ -177,8 +180,6 @@ def _named(name: str, apart: bool = False) -> Mission:
         )
     if name in mettagrid.ABOUT:
         hint = f"; there is {mettagrid.PREFIX}{name}"
-    if is_gymnasium(name) and name.rpartition("-v")[2].isdigit():
-        hint = f"; if it is Gymnasium's, write gym:{name}"
     raise BadInput(f"there is no mission {name!r}{hint}; give {_FORMS}")
 
 

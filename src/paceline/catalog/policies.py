@@ -12,7 +12,7 @@ paceline:random                      ours, on every mission
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -139,7 +139,7 @@ def find_policy(spec: str, mission: Mission | None, *, apart: bool = False) -> t
     if "proportion" in options:
         share = options["proportion"]
     if "weights" in options:
-        keywords["weights"] = _file("weights", options, spec)
+        keywords["weights"] = option_file("weights", options, spec)
     if "trust" in options:
         keywords["trust"] = options["trust"]
     if apart and _is_mettagrids(mission):
@@ -169,7 +169,7 @@ def _theirs(name: str, options: dict[str, Any], keywords: dict[str, Any], spec: 
         return None
     wanted = specs.Wanted(
         keywords,
-        _file("data", options, spec) if "data" in options else None,
+        option_file("data", options, spec) if "data" in options else None,
         _flag("together", options, True, spec),
         _flag("batch", options, False, spec),
     )
@@ -232,7 +232,12 @@ def _loaded(target: str, what: str, apart: bool) -> Callable[..., Any]:
     return Later(load, target, what, target=target) if apart else load(target, what)
 
 
-def _file(word: str, options: dict[str, Any], spec: str) -> str:
+def option_file(word: str, options: Mapping[str, Any], spec: str) -> str:
+    """The path of a file that an option names.
+
+    Raises:
+        BadInput: it is not there.
+    """
     path = Path(str(options[word])).expanduser()
     if not path.is_file():
         raise BadInput(f"there is no file {path} (looked in {Path.cwd()}): check {word}= in {spec!r}")

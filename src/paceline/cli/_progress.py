@@ -1,4 +1,4 @@
-"""Progress on stderr, while somebody is looking: a bar per mission, and one for everything."""
+"""Progress on stderr if it is a terminal: a bar per mission and one for all episodes; or one for rollouts."""
 
 from __future__ import annotations
 
@@ -41,25 +41,67 @@ class Progress:
         self._bars.update(self._all, completed=done, failed=_failed(sum(self._failed.values())))
 
     def _begin(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bars
-
-        self._bars = Bars(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            _speed(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("[red]{task.fields[failed]}"),
-            console=Console(stderr=True),
-        )
+        self._bars = _made_bars()
         missions = [mission.name for mission in self._run.missions]
         if 1 < len(missions) <= _BARS:
             self._each = {name: self._bars.add_task(name, total=self._run.episodes, failed="") for name in missions}
         self._all = self._bars.add_task("episodes", total=len(self._run.jobs()), failed="")
         self._bars.start()
+
+
+class RolloutProgress:
+    """One bar for rollouts; silent where stderr is no terminal.
+
+    Args:
+        total: How many there are.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._bars: Any = None
+        self._bar: Any = None
+        self.done = 0
+        """How many have been played."""
+
+    def __enter__(self) -> RolloutProgress:
+        if sys.stderr.isatty():
+            self._bars = _made_bars()
+            self._bar = self._bars.add_task("rollouts", total=self._total, failed="")
+            self._bars.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def tell(self, done: int, total: int) -> None:
+        """So many have been played."""
+        self.done = done
+        if self._bars is not None:
+            self._bars.update(self._bar, completed=done)
+
+
+def _made_bars() -> Any:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _speed(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("[red]{task.fields[failed]}"),
+        console=Console(stderr=True),
+    )
 
 
 def _failed(count: int) -> str:
@@ -71,7 +113,7 @@ def _speed() -> Any:
     from rich.text import Text
 
     class Speed(ProgressColumn):
-        """Episodes per second."""
+        """How many per second."""
 
         def render(self, task: Task) -> Text:
             return Text(f"{task.speed:.1f}/s" if task.speed else "", style="dim")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -162,6 +159,7 @@ def evaluate(
 ) -> int:
     """Plays, and prints what came out."""
     from paceline.cli._asking import Asked, asked_before
+    from paceline.cli._running import fresh_directory, only_the_result, plan_of
     from paceline.errors import BadInput
     from paceline.evaluate.driver import Care
 
@@ -191,7 +189,7 @@ def evaluate(
     if gif is not None and gif.suffix.lower() != ".gif":
         raise BadInput(f"--gif {gif}: give a file whose name ends in .gif")
     form = _form(as_json, as_csv, form, stats)
-    with _only_the_result(form not in ("table", "stats")) as page:
+    with only_the_result(form not in ("table", "stats")) as page:
         if resume is not None:
             # Before the directory is changed to the one in which the run was begun.
             resume, trace = resume.resolve(), trace and trace.resolve()
@@ -205,12 +203,12 @@ def evaluate(
 
             return show(run) if gif is None else draw(run, gif)
         wanted = [level.strip() for level in levels.split(",") if level.strip()]
-        evaluation = _Evaluation(run, _plan(plan, jobs, untrusted), care, asked, trace, wanted)
+        evaluation = _Evaluation(run, plan_of(plan, jobs, untrusted), care, asked, trace, wanted)
         if dry_run:
             from paceline.cli._forecast import forecast
 
             return forecast(evaluation.under_way, page if as_json else None)
-        where = resume or (None if not save else (out or _fresh()).resolve())
+        where = resume or (None if not save else (out or fresh_directory("eval")).resolve())
         return evaluation.go(where, resume is not None, verify, form, page)
 
 
@@ -288,46 +286,6 @@ def _form(as_json: bool, as_csv: bool, summary: str | None, stats: bool) -> str:
     if summary == "yaml" and find_spec("yaml") is None:
         raise BadInput("--format yaml needs PyYAML: pip install 'paceline[mettagrid]', or use --format json")
     return f"summary {summary}"
-
-
-def _plan(backend: str, jobs: str, untrusted: bool) -> Any:
-    from paceline.engine import Plan
-    from paceline.errors import BadInput
-
-    if jobs != "auto" and not jobs.isdecimal():
-        raise BadInput(f"--jobs {jobs}: give a number of workers, 0 (here), or auto")
-    workers = None if jobs == "auto" else int(jobs)
-    if untrusted and (workers == 0 or backend in ("inline", "thread")):
-        raise BadInput(
-            "--untrusted needs workers in processes of their own: leave --jobs 0 and --plan inline or thread away"
-        )
-    if workers == 0 or backend == "inline":
-        if backend not in ("auto", "inline", "process"):
-            raise BadInput(f"--jobs 0 plays here, and --plan {backend} does not: leave one of them away")
-        return Plan("inline", 1)
-    trust = "data" if untrusted else "all"
-    return Plan("process" if backend == "auto" and workers is not None else backend, workers, trust=trust)
-
-
-def _fresh() -> Path:
-    return Path("runs") / f"eval-{datetime.now():%Y%m%d-%H%M%S}"
-
-
-@contextmanager
-def _only_the_result(wanted: bool) -> Iterator[TextIO]:
-    """Gives standard output. If it is for the result alone, what policies and worlds print here goes to stderr, as
-    it does from workers; by descriptor, because C code prints too."""
-    if not wanted:
-        yield sys.stdout
-        return
-    with open(os.dup(1), "w", encoding="utf-8") as page:
-        os.dup2(2, 1)
-        try:
-            yield page
-        finally:
-            sys.stdout.flush()
-            page.flush()
-            os.dup2(page.fileno(), 1)
 
 
 def _print(report: Report, form: str, page: TextIO) -> None:

@@ -20,6 +20,7 @@ from paceline.collect.given import Tasks, checked, mission_of, player_of, survey
 from paceline.collect.jobs import Job, Spec
 from paceline.collect.playing import Chunk, Played, play_chunk
 from paceline.collect.store import Store, file_digests
+from paceline.collect.task_sets import DrawnTasks, named_tasks
 from paceline.engine import Plan, Pool, Trace, check_sendable, current_budget, find_backend
 from paceline.errors import BadInput, NotSendable, RolloutsFailed
 from paceline.schedule import Note, Patience, Schedule, in_words
@@ -40,9 +41,11 @@ class Collector:
 
     Args:
         env_fn: Makes an environment: a function, a class, a name such as "gym:CartPole-v1", or a `Mission`.
-        policy: What plays: a plain function `obs -> action`, a policy or a factory of policies, a row policy, a name.
-        tasks: What each rollout is asked to set up: a sequence, dealt in order; or a function of a
-            `numpy.random.Generator`, which is the rollout's own; None: as the environment comes.
+        policy: What plays: a plain function `obs -> action`, a policy or a factory of policies, a row policy, a name;
+            "markov", "memory" and "memory_markov" are those of `paceline.learning`.
+        tasks: What each rollout is asked to set up: a sequence, dealt in order; a function of a
+            `numpy.random.Generator`, which is the rollout's own; of a world that has sets of tasks, "train", "eval", or
+            "draw" for its whole distribution; None: as the environment comes.
         episodes: How many episodes of its task a rollout has; a policy with a memory keeps it from one to the next.
         horizon: The most steps of an episode; None: as long as the environment lets it.
         random_actions: Actions are drawn from the action space, and no policy is asked.
@@ -81,6 +84,8 @@ class Collector:
         apart = asked.trust == "data"
         mission = mission_of(env_fn, horizon, apart=apart)
         player = player_of(policy, mission, random_actions, apart=apart)
+        if isinstance(tasks, str):
+            tasks = named_tasks(tasks, mission, apart=apart)
         spec = Spec(mission, player, episodes, seed, lanes, device if device == "cpu" else find_device(device))
         spec = replace(spec, first_task=task_of(tasks, 0, spec.task_stream(0, 0)))
         with Pool([], seed=seed, backend="process" if apart else "inline", trust=asked.trust) as trial:
@@ -111,6 +116,8 @@ class Collector:
     def close(self) -> None:
         """Ends the workers."""
         self._schedule.close()
+        if isinstance(self._tasks, DrawnTasks):
+            self._tasks.close()
 
     @property
     def files(self) -> dict[str, str]:

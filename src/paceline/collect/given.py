@@ -11,6 +11,7 @@ import numpy as np
 from paceline.catalog.policies import default_policy
 from paceline.catalog.resolve import missions_of
 from paceline.catalog.resolve import player_of as one_player
+from paceline.collect.agents import named_agent
 from paceline.collect.jobs import Spec
 from paceline.errors import BadInput, attempt
 from paceline.rollout import Rollout
@@ -18,7 +19,7 @@ from paceline.team import Player, understood
 from paceline.types import Mission, Seat, Task
 
 Tasks = Sequence[Any] | Callable[[np.random.Generator], Any]
-"""Tasks that are dealt in order, or a function that draws one."""
+"""Tasks that are dealt in order, or a function that draws one; a word is one of `task_sets.TASK_WORDS`."""
 
 
 def mission_of(given: Any, horizon: int | None, *, apart: bool) -> Mission:
@@ -36,6 +37,9 @@ def player_of(given: Any, mission: Mission, random_actions: bool, *, apart: bool
         raise BadInput("a policy and random_actions=True: give one of them")
     if random_actions:
         given = "random"
+    agent = named_agent(given) if isinstance(given, str) else None
+    if agent is not None:
+        return agent
     return one_player(default_policy(mission) if given is None else given, mission, apart=apart)[0]
 
 

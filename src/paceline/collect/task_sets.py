@@ -1,0 +1,86 @@
+"""Tasks by name: `train` and `eval` are the sets that a world has, `draw` is its whole distribution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from paceline.engine import Pool
+from paceline.errors import BadInput, attempt
+from paceline.types import Mission
+
+_SETS = {"train": "train_tasks", "eval": "eval_tasks"}
+DRAW = "draw"
+TASK_WORDS = (*_SETS, DRAW)
+
+
+def named_tasks(word: str, mission: Mission, *, apart: bool) -> Any:
+    """The tasks that a word means: those of a set, or a function that draws one.
+
+    Args:
+        word: One of `TASK_WORDS`.
+        mission: The world.
+        apart: The world is not built in this process.
+
+    Raises:
+        BadInput: the word is none, or the world has no such tasks.
+    """
+    if word not in TASK_WORDS:
+        raise BadInput(f"tasks={word!r}: give {', '.join(TASK_WORDS)}, tasks in a list, or a function that draws one")
+    if word == DRAW and apart:
+        raise BadInput(
+            f"tasks={DRAW!r} builds {mission.name!r} in this process, and trust='data' (--untrusted) does not allow "
+            "that: give 'train', 'eval', or the tasks themselves"
+        )
+    if word == DRAW:
+        return DrawnTasks(mission)
+    with Pool([], backend="process" if apart else "inline", trust="data" if apart else "all") as pool:
+        return pool.map(_set_of, [(mission, word)], deadline=math.inf)[0]
+
+
+class DrawnTasks:
+    """Draws tasks from the whole distribution of a world, which is built when the first is drawn."""
+
+    def __init__(self, mission: Mission) -> None:
+        self._mission = mission
+        self._env: Any = None
+
+    def __call__(self, rng: np.random.Generator) -> Any:
+        """Draws one."""
+        if self._env is None:
+            self._env = _built(self._mission)
+        return _attribute(self._env, "sample_tasks", self._mission, DRAW)(1, rng)[0]
+
+    def close(self) -> None:
+        """Ends the world. May be called again."""
+        env, self._env = self._env, None
+        if env is not None:
+            env.close()
+
+
+def _set_of(asked: tuple[Mission, str]) -> list[Any]:
+    mission, word = asked
+    env = _built(mission)
+    try:
+        found = list(_attribute(env, _SETS[word], mission, word))
+    finally:
+        env.close()
+    if not found:
+        raise BadInput(f"{mission.name!r} has no {word} tasks: its set is empty")
+    return found
+
+
+def _built(mission: Mission) -> Any:
+    return attempt(mission.build, f"environment {mission.name!r}")
+
+
+def _attribute(env: Any, name: str, mission: Mission, word: str) -> Any:
+    for made in (env, getattr(env, "unwrapped", env)):
+        if hasattr(made, name):
+            return getattr(made, name)
+    raise BadInput(
+        f"tasks={word!r}: {mission.name!r} has no {name}, as the meta-RL worlds have; give the tasks themselves, or "
+        "leave them away"
+    )
