@@ -63,8 +63,8 @@ def _scores(scores: Sequence[Score]) -> Table:
             score.policy,
             str(score.seats),
             str(score.reward.count),
-            *_numbers(score.reward),
-            _number(score.steps, 0),
+            *numbers(score.reward),
+            number(score.steps, 0),
             *(str(getattr(score, name)) for name in mishaps),
         )
     return made
@@ -75,32 +75,34 @@ def _mixes(found: Sequence[Replacement]) -> Table:
     for each in found:
         for mix in each.mixes:
             row = (mix.mission, each.candidate if mix.candidates else "–", str(mix.candidates), str(mix.others))
-            made.add_row(*row, str(mix.episodes), _number(mix.score), _number(mix.value))
+            made.add_row(*row, str(mix.episodes), number(mix.score), number(mix.value))
     return made
 
 
 def _worth(each: Replacement) -> str:
     pool = ", ".join(each.pool)
-    return f"{each.mission}: {each.candidate} is worth {_number(each.value)} over {pool} ({_number(each.replacement)})"
+    return f"{each.mission}: {each.candidate} is worth {number(each.value)} over {pool} ({number(each.replacement)})"
 
 
 def _show_stats(page: Console, report: Report) -> None:
     made = table("mission", "whose", "count", "mean", words=3)
     for mission, means in report.game_stats().items():
         for name, value in means["at_end"].items():
-            made.add_row(mission, "game", name, _number(value))
+            made.add_row(mission, "game", name, number(value))
     for score in report.scores():
         for name, value in score.stats.items() if score.mission != "*" else ():
-            made.add_row(score.mission, score.policy, name, _number(value))
+            made.add_row(score.mission, score.policy, name, number(value))
     page.print(made)
     page.print()
 
 
-def _numbers(summary: Summary) -> list[str]:
-    return [_number(value) for value in (summary.mean, summary.ci, summary.std, summary.least, summary.most)]
+def numbers(summary: Summary) -> list[str]:
+    """Mean, half width of the 95 % interval, deviation, least and most."""
+    return [number(value) for value in (summary.mean, summary.ci, summary.std, summary.least, summary.most)]
 
 
-def _number(value: float | None, places: int = 2) -> str:
+def number(value: float | None, places: int = 2) -> str:
+    """A number; a dash if there is none."""
     return "–" if value is None else f"{value:.{places}f}"
 
 
@@ -130,10 +132,10 @@ def show_comparison(found: Sequence[Comparison], a: str, b: str) -> None:
         made.add_row(
             "all" if each.mission == "*" else each.mission,
             str(each.difference.count),
-            _number(each.a.mean),
-            _number(each.b.mean),
-            _number(each.difference.mean, 3),
-            _number(each.difference.ci, 3),
+            number(each.a.mean),
+            number(each.b.mean),
+            number(each.difference.mean, 3),
+            number(each.difference.ci, 3),
             str(each.wins),
             str(each.ties),
             f"{each.win_rate:.0%}",

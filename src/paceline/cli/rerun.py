@@ -1,24 +1,30 @@
-"""`paceline rerun`: plays one episode of a run again, and compares."""
+"""`paceline rerun`: plays one episode or rollout of a run again, and compares."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-_HELP = """Play one episode of a run again, here, and compare it with what is on disk.
+if TYPE_CHECKING:
+    from paceline.collect import Recording
+    from paceline.types import Failure
+
+_SHOWN = 4
+_HELP = """Play one episode or rollout of a run again, here, and compare it with what is on disk.
 
 \b
 Examples:
   paceline rerun runs/eval-20260101-120000 forage/3
+  paceline rerun runs/collect-20260101-120000 7
 
 \b
 Exit codes:
   0  it came out the same
   1  it did not
-  2  there is no such run, or no such episode
+  2  there is no such run, or no such episode or rollout
 """
 
 
@@ -28,32 +34,66 @@ def register(app: typer.Typer) -> None:
 
 
 def rerun(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The results of `paceline eval`.")],
-    episode: Annotated[str, typer.Argument(metavar="MISSION/EPISODE", help="Which episode.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The results of `paceline eval` or `paceline collect`.")
+    ],
+    which: Annotated[str, typer.Argument(metavar="MISSION/EPISODE|INDEX", help="Which episode, or which rollout.")],
 ) -> int:
     """Plays it, and says whether it is the same."""
+    from paceline.collect.store import JOB
+    from paceline.records import read_plan
+
+    directory = directory.resolve()
+    collected = read_plan(directory).get("job") == JOB
+    return _rollout_again(directory, which) if collected else _episode_again(directory, which)
+
+
+def _rollout_again(directory: Path, index: str) -> int:
+    from paceline.cli._collecting import asked_before, replayed
+    from paceline.collect.store import read_rollout
+
+    before = read_rollout(directory, index)
+    asked = asked_before(directory)
+    now, files = replayed(asked, before.index)
+    for name, rollout in (("on disk", before), ("now", now)):
+        print(f"{name:8} {rollout.digest}  {_rollout(rollout)}")
+    return _verdict(directory, before.digest == now.digest, now.failure, files)
+
+
+def _rollout(rollout: Recording) -> str:
+    if rollout.failure is not None:
+        return f"rollout {rollout.index}: {rollout.failure.kind}: {rollout.failure.message}"
+    returns = [f"{value:g}" for value in rollout.returns]
+    shown = ", ".join(returns[:_SHOWN]) + (f" … {len(returns)} episodes" if len(returns) > _SHOWN else "")
+    return f"{rollout.steps} steps, returns {shown}"
+
+
+def _episode_again(directory: Path, episode: str) -> int:
     from paceline.cli._asking import asked_before
     from paceline.cli._failures import told
     from paceline.evaluate import rerun as play_again
     from paceline.evaluate.sources import digests
-    from paceline.records import changed, read_plan
 
-    directory = directory.resolve()
     asked = asked_before(directory, {})
     run = asked.run(asked.setting())
     before, now = play_again(run, directory, episode)
     for name, record in (("on disk", before), ("now", now)):
         what = told(record) if record.failure else f"{record.steps} steps, rewards {_rewards(record.rewards)}"
         print(f"{name:8} {record.digest}  {what}")
-    if now.failure is not None and now.failure.traceback:
-        print(now.failure.traceback, file=sys.stderr)
-    for file in changed(read_plan(directory), digests(run)):
+    return _verdict(directory, before.digest == now.digest, now.failure, digests(run))
+
+
+def _verdict(directory: Path, same: bool, failure: Failure | None, files: dict[str, str]) -> int:
+    from paceline.records import changed, read_plan
+
+    if failure is not None and failure.traceback:
+        print(failure.traceback, file=sys.stderr)
+    for file in changed(read_plan(directory), files):
         print(f"{file} has changed since the run was begun")
-    same = before.digest == now.digest
     print("the same" if same else "NOT the same")
     return 0 if same else 1
 
 
 def _rewards(rewards: dict[str, float]) -> str:
-    shown = ", ".join(f"{agent} {reward:g}" for agent, reward in list(rewards.items())[:4])
-    return shown + (f" … {len(rewards)} agents" if len(rewards) > 4 else "")
+    shown = ", ".join(f"{agent} {reward:g}" for agent, reward in list(rewards.items())[:_SHOWN])
+    return shown + (f" … {len(rewards)} agents" if len(rewards) > _SHOWN else "")

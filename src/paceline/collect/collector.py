@@ -120,6 +120,11 @@ class Collector:
             self._tasks.close()
 
     @property
+    def reuses(self) -> bool:
+        """Whether one environment serves many rollouts: it was said, or the environment declares it."""
+        return self._spec.mission.reuse
+
+    @property
     def files(self) -> dict[str, str]:
         """The files of environment and policy, each named by whose it is, with the SHA-256 of its content."""
         return file_digests(self._spec)
