@@ -1,0 +1,52 @@
+"""Rollouts of meta-RL worlds have one digest at any number of workers, wherever the policy is, and after deaths."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deadly_worlds import DiesOnce
+
+from paceline import Plan, collect
+
+WORLDS = ["AntDir-v0", "PointRobot-H20-v0"]
+AGENTS = ["markov", "memory", "memory_markov"]
+HERE = Plan("process", 2, agents="here")
+PLANS = [1, 2, 3, HERE, Plan("inline", agents="here")]
+
+
+def collected(env: Any, agent: str, plan: Any, tasks: Any = "train") -> str:
+    return collect(
+        env, f"{agent},hidden=8", 6, tasks=tasks, episodes=2, horizon=5, seed=5, lanes=3, reuse=True, plan=plan
+    ).digest
+
+
+@cache
+def reference(world: str, agent: str) -> str:
+    return collected(world, agent, 0)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: str(plan) if isinstance(plan, int) else f"here-{plan.backend}")
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("world", WORLDS)
+def test_one_digest_for_any_number_of_workers_and_both_places_of_the_policy(world: str, agent: str, plan: Any) -> None:
+    assert collected(world, agent, plan) == reference(world, agent)
+
+
+@pytest.mark.parametrize("plan", [2, HERE], ids=["worker", "here"])
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_worker_that_is_killed_in_mid_rollout_costs_no_bit(world: str, plan: Any, tmp_path: Path) -> None:
+    mark = tmp_path / "died"
+    mark.touch()  # while its tasks are asked for, and it is tried out, here
+    tasks = [0.5, -0.5] if world.startswith("Ant") else [(0.5, 0.5), (-0.5, 0.5)]
+    whole = collected(world, "memory", 0, tasks)
+    assert collected(partial(DiesOnce, world, mark), "memory", 0, tasks) == whole
+    mark.unlink()
+    assert collected(partial(DiesOnce, world, mark), "memory", plan, tasks) == whole
+    assert mark.exists()
+
+
+def test_agents_and_worlds_have_digests_of_their_own() -> None:
+    assert len({reference(world, agent) for world in WORLDS for agent in AGENTS}) == 6
