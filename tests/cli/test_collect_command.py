@@ -70,6 +70,7 @@ class Hangs(Numbered):
         if self.task == 4:
             Path("hangs").touch()
             time.sleep(600)
+        time.sleep(0.03)  # so long that no worker is sent two at once
         return 1
 '''
 
@@ -278,7 +279,9 @@ def test_an_interrupt_keeps_what_is_done(desk: Path, tmp_path: Path, jobs: str, 
     assert started.returncode == 130
     assert f"interrupted; {len(kept)} of 6 rollouts are kept: {tmp_path / 'run'}" in err
     assert "Traceback" not in err
-    assert kept == [0, 1, 2, 3] if jobs == "0" else set(kept) <= {0, 1, 2, 3, 5}
+    assert 4 not in kept
+    if jobs == "0":
+        assert kept == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

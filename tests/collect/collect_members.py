@@ -55,6 +55,15 @@ class Raises(Hidden):
         return super().step(action)
 
 
+class Interrupts(Hidden):
+    """Ctrl-C comes in the last of its tasks."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self.hidden == TASKS[-1].options["hidden"]:
+            raise KeyboardInterrupt
+        return super().step(action)
+
+
 class Weighs(Remembers):
     """Adds a weight that it is given to what it remembers."""
 

@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from collect_members import TASKS, Deadly, Dies, Draws, DrawsNoise, Raises, Weighs
+from collect_members import TASKS, Deadly, Dies, Draws, DrawsNoise, Interrupts, Raises, Weighs
 from sketch_members import Hidden, Remembers
 
 import paceline
@@ -179,6 +179,15 @@ def test_a_collection_is_saved_and_read(tmp_path: Path) -> None:
         Collection.load(tmp_path / "other.npz")
     with pytest.raises(paceline.BadInput, match="is not there"):
         Collection.load(tmp_path / "none.npz")
+
+
+@pytest.mark.parametrize("plan", [0, Plan("inline", agents="here")], ids=["worker", "here"])
+def test_an_interrupt_keeps_the_rollouts_that_are_finished(plan: Any, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        remembered(Interrupts, plan, out=tmp_path / "run")
+    kept, whole = Collection.load(tmp_path / "run"), remembered()
+    assert {rollout.index for rollout in kept} >= set(range(12))
+    assert [rollout.digest for rollout in kept] == [whole[rollout.index].digest for rollout in kept]
 
 
 def test_tasks_for_evaluation_must_not_have_been_collected_on() -> None:

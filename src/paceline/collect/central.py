@@ -11,9 +11,8 @@ from typing import Any
 
 from paceline.collect.jobs import Job, Spec
 from paceline.collect.lanes import Lane, Lanes, WatchedLane, queues_of
-from paceline.collect.playing import Chunk, Played, chairs_of, crew_of, play_chunk
+from paceline.collect.playing import Chunk, Interrupted, Played, chairs_of, crew_of, play_chunk, play_through
 from paceline.engine import Handle, Plan, Pool, Trace, current_budget, draws_of, wait_for_any
-from paceline.rollout import play
 from paceline.team import LocalTeam, Setting
 from paceline.types import Step
 
@@ -68,6 +67,9 @@ def play_centrally(spec: Spec, jobs: Sequence[Job], plan: Plan, trace: Trace | N
         if not drawn():
             yield Chunk(played, perf_counter() - begin, 0.0, os.getpid())
             return
+    except Interrupted as interrupt:
+        interrupt.played = [] if drawn() else interrupt.played  # what has drawn is to be played alone
+        raise
     except Exception:  # who is to blame is found out alone
         pass
     with Pool([], seed=spec.seed, trace=trace) as here:
@@ -95,9 +97,7 @@ def _together(spec: Spec, jobs: Sequence[Job], plan: Plan, trace: Trace | None) 
     ):
         world = Lanes(Afar(pool), queues)
         crew = crew_of(spec, world, team, seats)
-        play(world, crew, None, None, crew.tape)
-        crew.turn()
-    return [Played(job.index, *crew.filed[job.index]) for job in jobs]
+        return play_through(world, crew, jobs)
 
 
 def _seats(spec: Spec) -> Any:

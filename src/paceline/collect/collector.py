@@ -18,7 +18,7 @@ from paceline.collect.central import play_centrally
 from paceline.collect.collection import Collection, Timing
 from paceline.collect.given import Tasks, checked, mission_of, player_of, surveyed, task_of
 from paceline.collect.jobs import Job, Spec
-from paceline.collect.playing import Chunk, Played, play_chunk
+from paceline.collect.playing import Chunk, Interrupted, Played, play_chunk
 from paceline.collect.store import Store, file_digests
 from paceline.collect.task_sets import DrawnTasks, named_tasks
 from paceline.engine import Plan, Pool, Trace, check_sendable, current_budget, find_backend
@@ -223,6 +223,11 @@ class Collector:
                 done += len(chunk.played)
                 if watcher is not None:
                     watcher(done, len(jobs))
+        except Interrupted as interrupt:
+            chunks.append(Chunk(interrupt.played))
+            if watcher is not None:
+                watcher(done + len(interrupt.played), len(jobs))
+            raise
         finally:  # also if it is interrupted
             collection = self._collected(jobs, iteration, chunks, perf_counter() - begin)
             if store is not None:

@@ -62,6 +62,18 @@ class Chunk:
     draws: tuple[str, ...] = ()
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while rollouts were played in this process.
+
+    Args:
+        played: Those that were finished.
+    """
+
+    def __init__(self, played: Sequence[Played]) -> None:
+        super().__init__()
+        self.played = list(played)
+
+
 data_record(Failure)
 data_record(Played)
 data_record(Chunk)
@@ -82,6 +94,9 @@ def play_chunk(spec: Spec, jobs: Sequence[Job], patience: Patience | None = None
                 chunk.played, chunk.building = _together(spec, jobs, patience)
             chunk.draws = drawn()
         except TooLong:
+            raise
+        except Interrupted as interrupt:
+            interrupt.played = [] if drawn() else interrupt.played  # what has drawn is to be played alone
             raise
         except Exception:  # who is to blame is found out alone
             chunk.played = []
@@ -107,13 +122,28 @@ def _together(spec: Spec, jobs: Sequence[Job], patience: Patience | None = None)
         world = Lanes(Here(lanes), queues)
         with LocalTeam(chairs_of(spec, queues, seats), Setting(seed=spec.seed, lanes=spec.lanes)) as team:
             crew = crew_of(spec, world, team, seats)
-            play(world, crew if patience is None else Impatient(crew, patience), None, None, crew.tape)
-            crew.turn()
+            played = play_through(world, crew, jobs, patience)
         building = sum(each.building() for each in lanes.values())
     finally:
         for each in lanes.values():
             each.close()
-    return [Played(job.index, *crew.filed[job.index]) for job in jobs], building
+    return played, building
+
+
+def play_through(world: Lanes, crew: Crew, jobs: Sequence[Job], patience: Patience | None = None) -> list[Played]:
+    """Plays all rollouts of the lanes.
+
+    Raises:
+        Interrupted: Ctrl-C; it has those that were finished.
+        TooLong: patience was over.
+    """
+    try:
+        play(world, crew if patience is None else Impatient(crew, patience), None, None, crew.tape)
+    except KeyboardInterrupt as interrupt:
+        finished = [Played(index, *filed) for index, filed in crew.filed.items()]
+        raise Interrupted(finished) from interrupt
+    crew.turn()
+    return [Played(job.index, *crew.filed[job.index]) for job in jobs]
 
 
 def chairs_of(spec: Spec, queues: dict[int, list[Job]], seats: Sequence[Seat]) -> list[Any]:
