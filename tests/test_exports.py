@@ -8,7 +8,7 @@ import pytest
 
 import paceline
 
-HEAVY = ("torch", "ray", "mujoco", "gymnasium", "pettingzoo")
+HEAVY = ("torch", "ray", "mujoco", "gymnasium", "pettingzoo", "pydantic")
 
 
 def is_written_by_hand(thing: type, doc: str) -> bool:

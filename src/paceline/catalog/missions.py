@@ -32,7 +32,6 @@ from paceline.catalog.loading import (
     load_entry_point,
     load_file,
 )
-from paceline.catalog.text_envs import TAGS, text_env_names
 from paceline.errors import BadInput
 from paceline.options import split
 from paceline.types import Mission, typed_name
@@ -173,6 +172,8 @@ def _named(name: str, apart: bool = False) -> Mission:
         return Mission(f"gym:{name}", gymnasium_env(name))
     close = difflib.get_close_matches(name, mission_names(), n=3)
     hint = f"; close to it: {', '.join(close)}" if close else ""
+    from paceline.catalog.text_envs import TAGS, text_env_names  # it reads settings, which take a while to import
+
     if name in TAGS or name in text_env_names():
         raise BadInput(
             f"{name!r} is a text environment, and missions are Gymnasium and PettingZoo envs: `paceline rollout` and "

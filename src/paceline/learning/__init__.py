@@ -8,9 +8,14 @@ Exactness, selftest             whether stacks keep their bits on this machine  
 Torch is imported when a policy or a bank is built, and not before; the modules `bank` and `exactness` import it.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from paceline.learning.buffers import SequenceReplay, StepReplay, episode_of
 from paceline.learning.row_policies import Markov, Memory, MemoryMarkov
-from paceline.learning.specs import DQN, PPO, architecture, build_bank, learner_spec
+
+if TYPE_CHECKING:
+    from paceline.learning.specs import DQN, PPO, architecture, build_bank, learner_spec
 
 __all__ = [
     "DQN",
@@ -25,3 +30,10 @@ __all__ = [
     "episode_of",
     "learner_spec",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Brings in a name of `specs` when it is first asked for: settings take a while to import."""
+    if name in __all__:
+        return getattr(import_module("paceline.learning.specs"), name)
+    raise AttributeError(f"module 'paceline.learning' has no attribute {name!r}")
