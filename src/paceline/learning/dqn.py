@@ -60,12 +60,12 @@ class DQNBank(Bank):
         return (1 - gone) * settings.epsilon_start + gone * settings.epsilon_end
 
     def _choose(self, seen: Tensor, due: Sequence[Place]) -> list[Acted]:
-        best = self._values(self._parameters, seen).argmax(-1).cpu().numpy()
+        best = self._values(self._parameters, seen).cpu().numpy().argmax(-1).tolist()
         epsilon, acted = self.epsilon, []
-        for place in due:
-            chance, which = self._rngs[place].random(2)
-            number = int(which * self._actions) if chance < epsilon else int(best[place])
-            acted.append(Acted(number + self._starts[place[0]], {}))
+        for agent, world in due:
+            chance, which = self._rngs[agent, world].random(2).tolist()
+            number = int(which * self._actions) if chance < epsilon else best[agent][world]
+            acted.append(Acted(number + self._starts[agent], {}))
         return acted
 
     # -- learning ----------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class DQNBank(Bank):
     def _losses(self, learning: Learning, batch: Batch) -> tuple[Tensor, Tensor]:
         """Losses [agents], and the values of what was done [agents, batch]."""
         with torch.no_grad():
-            later = self._values(self._layout.views(learning.rows["target"]), batch["next"])
+            later = self._values(learning.others["target"], batch["next"])
             chosen = self._values(learning.parameters, batch["next"]) if self._settings.double else later
             best = later.gather(-1, chosen.argmax(-1, keepdim=True)).squeeze(-1)
             targets = batch["rewards"] + batch["discounts"] * best

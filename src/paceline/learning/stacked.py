@@ -31,6 +31,7 @@ _LINE = 16  # floats of a cache line: every part of every agent's row begins at 
 _DECAYS = (0.9, 0.999)  # of Adam's two moments
 _EPSILON = 1e-8
 _SMALLEST_STACK = 2
+_WRITTEN = ("weights", "first", "second")
 
 Parameters = Mapping[str, Tensor]
 """Name → [agents, …]."""
@@ -88,32 +89,33 @@ class Layers:
     activation: str
     scale: float
 
+    @functools.cached_property
+    def _names(self) -> list[tuple[str, str]]:
+        return [(f"{self.name}.{number}.weight", f"{self.name}.{number}.bias") for number in range(len(self.sizes) - 1)]
+
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of one agent's parameters; a weight is [inputs, outputs]."""
         found: dict[str, tuple[int, ...]] = {}
-        for number, (inputs, outputs) in enumerate(pairwise(self.sizes)):
-            found[f"{self.name}.{number}.weight"] = (inputs, outputs)
-            found[f"{self.name}.{number}.bias"] = (outputs,)
+        for (weight, bias), (inputs, outputs) in zip(self._names, pairwise(self.sizes), strict=True):
+            found |= {weight: (inputs, outputs), bias: (outputs,)}
         return found
 
     def first(self, rng: np.random.Generator) -> dict[str, Array]:
         """Draws one agent's first parameters."""
         arrays = {name: np.zeros(shape, np.float32) for name, shape in self.shapes.items()}
         last = len(self.sizes) - 2
-        for number, inputs in enumerate(self.sizes[:-1]):
+        for number, (weight, _) in enumerate(self._names):
             gain = 3.0 * self.scale**2 if number == last else _ACTIVATIONS[self.activation][1]
-            weight = arrays[f"{self.name}.{number}.weight"]
-            weight[:] = rng.uniform(-1, 1, weight.shape) * math.sqrt(gain / inputs)
+            arrays[weight][:] = rng.uniform(-1, 1, arrays[weight].shape) * math.sqrt(gain / self.sizes[number])
         return arrays
 
     def __call__(self, parameters: Parameters, inputs: Tensor) -> Tensor:
         """Answers [agents, rows, inputs] with [agents, rows, outputs]."""
         activate, _ = _ACTIVATIONS[self.activation]
         last = len(self.sizes) - 2
-        for number in range(last + 1):
-            bias, weight = parameters[f"{self.name}.{number}.bias"], parameters[f"{self.name}.{number}.weight"]
-            inputs = torch.baddbmm(bias.unsqueeze(1), inputs, weight)
+        for number, (weight, bias) in enumerate(self._names):
+            inputs = torch.baddbmm(parameters[bias].unsqueeze(1), inputs, parameters[weight])
             if number < last:
                 inputs = activate(inputs)
         return inputs
@@ -162,7 +164,7 @@ class Learning:
 
     Args:
         layout: Of the rows.
-        rows: "weights", "first" and "second" (Adam's moments), each [agents, size]; they are written into.
+        rows: "weights", "first" and "second" (Adam's moments), each [agents, size], which are written into; and others.
         steps: How many gradient steps each agent has made.
         lr: Learning rate.
         clip: The largest norm of an agent's gradient.
@@ -175,6 +177,8 @@ class Learning:
         self._lr, self._clip = lr, clip
         self.parameters = {name: view.detach().requires_grad_() for name, view in layout.views(rows["weights"]).items()}
         """The weights by name; `descend` follows the gradient of a loss that was computed from them."""
+        self.others = {kept: layout.views(own) for kept, own in rows.items() if kept not in _WRITTEN}
+        """What lies in the other rows, by their name."""
         self._gradient = torch.zeros_like(rows["weights"])
         self._gradients = list(layout.views(self._gradient).values())
 
@@ -200,7 +204,7 @@ class Learning:
 
     def _adam(self) -> None:
         """In the operations, and their order, of torch's Adam with foreach=False and fused=False."""
-        weights, first, second = (self.rows[name] for name in ("weights", "first", "second"))
+        weights, first, second = (self.rows[name] for name in _WRITTEN)
         self.steps = [step + 1 for step in self.steps]
         scales = np.array([_corrections(step, self._lr) for step in self.steps], np.float32)
         rate, root = torch.from_numpy(scales).to(weights.device).unsqueeze(-1).unbind(1)
