@@ -266,3 +266,10 @@ def test_specs_are_read() -> None:
     assert learner_spec("dqn") == DQN()
     assert learner_spec("dqn,hidden=128,lr=0.01,double=false") == DQN(hidden=(128,), lr=0.01, double=False)
     assert learner_spec("ppo,hidden=8x9") == PPO(hidden=(8, 9))
+
+
+def test_a_lone_agent_is_computed_as_in_a_stack() -> None:
+    """In a shape of which BLAS computes a lone product in another order: a critic of 128 inputs, in four worlds."""
+    whole = answers(begun(bank_of("ppo,hidden=128", NAMES[:3], worlds=4), worlds=4), 4, turns=4)
+    alone = answers(begun(bank_of("ppo,hidden=128", NAMES[:1], worlds=4), worlds=4), 4, turns=4)
+    assert alone == {place: whole[place] for place in alone}
