@@ -109,6 +109,17 @@ def test_several_updates_per_interval_and_shares_of_them() -> None:
     assert training.digest == same.digest
 
 
+def test_lag_is_measured_and_free_running_is_named() -> None:
+    """The weights that act are behind by the lag, once there are so many updates; free of it nothing is promised."""
+    lagged = counted(lag=2, plan=Plan("process", 2))
+    assert lagged.lags[:, 0].tolist() == [0, 0, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2]
+    free = counted(Slow, Plan("process", 3), free_running=True)
+    assert not free.reproducible
+    assert free.count("run") == 18
+    assert "NOT reproducible" in str(free)
+    assert free.as_dict()["reproducible"] is False
+
+
 def test_versions_may_travel_as_weights() -> None:
     """A learner with weights and load plays as one whose snapshot travels."""
     assert np.array_equal(counted(Light, Plan("process", 2)).totals, counted().totals)

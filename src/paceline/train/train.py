@@ -41,6 +41,7 @@ def train(
     priority: Mapping[str, float] | None = None,
     on_failure: str = "fail",
     deadline: float | None = None,
+    free_running: bool = False,
     seed: int = 0,
     device: str = "cpu",
     plan: str | int | Plan = "auto",
@@ -73,6 +74,8 @@ def train(
         priority: Agent → its share of the updates; 1 where it is not named.
         on_failure: What is done if an update fails: "fail", "retry" once, or "freeze": go on with the last weights.
         deadline: Seconds that an update may take; None: as long as it likes.
+        free_running: Agents act with the newest weights that are there when an epoch begins, whatever `lag` says. Then
+            the result follows the clock, and says that it is not reproducible.
         seed: Root of everything random.
         device: Where networks are put.
         plan: Where learners learn; `Plan(agents="process")` has dear policies act in processes of their own.
@@ -100,6 +103,7 @@ def train(
         turn=turn,
         max_turns=max_turns,
         on_failure=on_failure,
+        free_running=free_running,
         seed=seed,
         device=device,
     )
@@ -133,7 +137,7 @@ def _job(mission: Any, learners: Any, timetable: Timetable, **given: Any) -> Job
     device = given["device"] if given["device"] == "cpu" else find_device(given["device"])
     world = shortened(mission_of(mission), given["max_turns"])
     recipes = recipes_of(learners, world, given["seed"], device)
-    numbers = {name: given[name] for name in ("warmup", "capacity", "worlds", "seed")}
+    numbers = {name: given[name] for name in ("warmup", "capacity", "worlds", "free_running", "seed")}
     job = Job(world, recipes, timetable, device=device, **numbers)
     _check(job)
     return job
@@ -157,12 +161,13 @@ def _check(job: Job) -> None:
             f"capacity={job.capacity} rows are fewer than an interval of {table.train_interval} epochs makes, "
             f"{rows * table.train_interval}: an update would not see all that is new; give more, or None for all"
         )
-    for recipe in job.recipes if table.lag else ():
+    for recipe in job.recipes if table.lag or job.free_running else ():
         config = getattr(recipe.make, "config", None)
         if isinstance(config, PPO) and not config.accepts_lag:
             raise BadInput(
-                f"lag={table.lag} with a learner that learns from its own actions only ({', '.join(recipe.agents)}): "
-                "its rows would be of older weights; lag=0, or say that it may with the option accepts_lag=true"
+                f"lag={table.lag}, or free_running, with a learner that learns from its own actions only "
+                f"({', '.join(recipe.agents)}): its rows would be of older weights; give lag=0, or say that it may with the "
+                "option accepts_lag=true"
             )
 
 
@@ -186,6 +191,7 @@ def _records(job: Job, path: Path, resume: bool, asked: Mapping[str, Any], on_fa
         "warmup": job.warmup,
         "capacity": job.capacity,
         "worlds": job.worlds,
+        "free_running": job.free_running,
         "seed": job.seed,
         "device": job.device,
         "on_failure": on_failure,
@@ -219,10 +225,11 @@ def _result(trainer: Trainer, out: str | Path | None) -> Training:
         dict(sorted(weights.items(), key=lambda item: order[item[0]])),
         trainer.steps,
         trainer.rows,
-        job.timetable.lag,
+        np.array([[each[agent] for agent in updates.agents] for each in trainer.lags], np.int64),
         dict(updates.frozen),
         trainer.places.plan,
         {**trainer.seconds, "learn or wait": updates.waited},
         trainer.notes + [f"agent {agent!r} is frozen: {each.message}" for agent, each in updates.frozen.items()],
+        reproducible=not job.free_running,
         out=None if out is None else str(out),
     )

@@ -46,6 +46,7 @@ class Job:
         warmup: How many rows an agent must have before it is updated.
         capacity: How many rows of an agent are kept; None: all.
         worlds: How many worlds are played at once.
+        free_running: Whether agents act with the newest weights that are there, as the clock has it.
         seed: Root of everything random.
         device: Where networks are put.
     """
@@ -56,6 +57,7 @@ class Job:
     warmup: int = 0
     capacity: int | None = None
     worlds: int = 1
+    free_running: bool = False
     seed: int = 0
     device: str = "cpu"
 
@@ -150,6 +152,8 @@ class Trainer:
         """How many epochs have been played."""
         self.rewards: list[list[dict[str, float]]] = []
         """Epoch → world → agent → what it got in all."""
+        self.lags: list[dict[str, int]] = []
+        """Epoch → agent → by how many updates the weights that acted were behind those that were due."""
         self.steps = 0
         """Steps of all worlds."""
         self.seconds = {"collect": 0.0, "publish": 0.0}
@@ -257,7 +261,11 @@ class Trainer:
 
     def _publish(self) -> None:
         table, updates = self.job.timetable, self.updates
-        versions = {agent: table.version(agent, self.epoch) for agent in updates.agents}
+        if self.job.free_running:
+            versions = {agent: updates.newest(agent) for agent in updates.agents}
+        else:
+            versions = {agent: table.version(agent, self.epoch) for agent in updates.agents}
+        self.lags.append({agent: table.due(agent, self.epoch) - number for agent, number in versions.items()})
         self._actors.load({agent: (number, updates.wanted(agent, number)) for agent, number in versions.items()})
 
     def _play(self) -> Tape:
@@ -361,6 +369,7 @@ class Trainer:
         return {
             "epoch": self.epoch,
             "rewards": self.rewards,
+            "lags": self.lags,
             "steps": self.steps,
             "since": dict(self._since),
             "learners": {recipe.agents: learners[number] for number, recipe in enumerate(self.places.learners)},
@@ -371,7 +380,7 @@ class Trainer:
     def _load(self, state: Mapping[str, Any]) -> None:
         """Goes on from what `_save` gave, under the same plan or another."""
         self.epoch, self.steps = state["epoch"], state["steps"]
-        self.rewards, self._since = list(state["rewards"]), dict(state["since"])
+        self.rewards, self.lags, self._since = list(state["rewards"]), list(state["lags"]), dict(state["since"])
         saved = {agent: part for part in state["learners"].items() for agent in part[0]}
         calls = {}
         for number, recipe in enumerate(self.places.learners):

@@ -30,6 +30,7 @@ class Training:
         weights: Agent → its last version; only of those that learn.
         steps: Steps of all worlds.
         rows: How many rows learners have seen: agent-steps.
+        lags: By how many updates the weights that acted were behind those that were due, [epochs, learning agents].
         frozen: Agent → why it did not learn to the end.
         plan: Where it was trained, and why there.
         seconds: What main spent its time on.
@@ -44,7 +45,7 @@ class Training:
     weights: dict[str, Any]
     steps: int = 0
     rows: int = 0
-    lag: int = 0
+    lags: Array = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     frozen: dict[str, Failure] = field(default_factory=dict)
     plan: Plan = field(default_factory=Plan)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -88,7 +89,7 @@ class Training:
             "epochs": len(self.totals),
             "steps": self.steps,
             "rows": self.rows,
-            "lag": self.lag,
+            "lag": {"mean": float(self.lags.mean()), "most": int(self.lags.max())} if self.lags.size else None,
             "agents": self.agents,
             "rewards": {agent: self.rewards[:, place].tolist() for place, agent in enumerate(self.agents)},
             "losses": self.losses,
@@ -124,7 +125,8 @@ class Training:
     def __str__(self) -> str:
         last = self.rewards[-max(1, len(self.rewards) // 10) :]
         means = ", ".join(f"{agent} {statistics.fmean(last[:, i]):.2f}" for i, agent in enumerate(self.agents))
-        done = f"{self.count('run')} updates, {self.count('skipped')} skipped, {self.count('failed')} failed"
+        free = "" if self.reproducible else ", free-running: NOT reproducible"
+        done = f"{self.count('run')} updates, {self.count('skipped')} skipped, {self.count('failed')} failed{free}"
         return f"{len(self.totals)} epochs, {done}; rewards of the last tenth: {means}\ndigest: {self.digest}"
 
 

@@ -130,10 +130,12 @@ class Updates:
             del mine[older]
         return mine[version]
 
-    def oldest_row(self, agent: str) -> int | None:
-        """The first row that an update under way reads; None: there is none."""
-        rows = [each.spans[agent].lo for each in self._pending[self._member[agent]] if agent in each.spans]
-        return min(rows, default=None)
+    def newest(self, agent: str) -> int:
+        """The newest version that is there by now: it follows from the clock."""
+        pending = self._pending[self._member[agent]]
+        while pending and (pending[0].handle is None or pending[0].handle.done):
+            self._settle(self._member[agent])
+        return self.done[agent]
 
     def drain(self) -> None:
         """Waits for everything that is under way."""
