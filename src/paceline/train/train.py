@@ -166,7 +166,7 @@ def _check(job: Job) -> None:
         if isinstance(config, PPO) and not config.accepts_lag:
             raise BadInput(
                 f"lag={table.lag}, or free_running, with a learner that learns from its own actions only "
-                f"({', '.join(recipe.agents)}): its rows would be of older weights; give lag=0, or say that it may with "
+                f"({', '.join(recipe.agents)}): its rows would be of older weights; give lag=0, or say so with "
                 "the option accepts_lag=true"
             )
 
