@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import paceline
-from paceline.engine import Pool, SharedArrays
+from paceline.engine import Pool, Published, SharedArrays
 
 
 class Reads:
@@ -63,3 +63,24 @@ def test_nothing_is_left_open() -> None:
         shared.close()
         del shared
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+class Loads:
+    """Takes a published value, and writes into its copy."""
+
+    def load(self, published: Published) -> tuple[float, float]:
+        mine, again = published.get(), published.get()
+        mine["large"][:] = -1
+        return float(again["large"].sum()), float(mine["large"][0] + len(mine["small"]))
+
+
+def test_a_published_value_is_a_copy_for_all_who_get_it(backend: str) -> None:
+    """What one member writes into its copy is seen by no other, and what main changes later is not seen at all."""
+    value = {"large": np.ones(100_000), "small": [1, 2, 3], "odd": np.array(5.0)}
+    published = Published(value)
+    value["large"][:] = 7
+    assert len(pickle.dumps(published)) < 2000
+    with Pool([Loads, Loads], backend=backend, workers=1 if backend == "inline" else 2) as pool:
+        for _ in range(2):
+            assert pool.call("load", {0: (published,), 1: (published,)}) == {0: (100_000.0, 2.0), 1: (100_000.0, 2.0)}
+    assert Published("small").get() == "small"

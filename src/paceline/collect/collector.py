@@ -21,7 +21,7 @@ from paceline.collect.jobs import Job, Spec
 from paceline.collect.playing import Chunk, Interrupted, Played, play_chunk
 from paceline.collect.store import Store, file_digests
 from paceline.collect.task_sets import DrawnTasks, named_tasks
-from paceline.engine import Plan, Pool, Trace, check_sendable, current_budget, find_backend
+from paceline.engine import Plan, Pool, Published, Trace, check_sendable, current_budget, find_backend
 from paceline.errors import BadInput, NotSendable, RolloutsFailed
 from paceline.schedule import Note, Patience, Schedule, in_words
 from paceline.seeds import Key, digest
@@ -209,7 +209,8 @@ class Collector:
     ) -> Collection:
         if weights is not None:
             version = iteration if isinstance(iteration, int) else -1
-            player = replace(self._spec.player, weights=(version, weights))
+            travels = self._schedule.plan.backend == "ray"  # its workers may be on other machines
+            player = replace(self._spec.player, weights=(version, weights if travels else Published(weights)))
             self._spec = replace(self._spec, player=player)
             self._schedule.play, self._schedule.measured = (
                 partial(play_chunk, self._spec),

@@ -11,6 +11,7 @@ from paceline.engine.plan import TWO_CORES_ARE_NOT_TWICE_ONE, WAITS_BELOW, Plan,
 from paceline.engine.pool import Pool, WorkerInfo
 from paceline.engine.port import Port
 from paceline.engine.preparation import tell_workers
+from paceline.engine.published import Published
 from paceline.engine.roster import HERE, Event
 from paceline.engine.seat import Anew
 from paceline.engine.shared_arrays import SharedArrays
@@ -31,6 +32,7 @@ __all__ = [
     "Plan",
     "Pool",
     "Port",
+    "Published",
     "SharedArrays",
     "StoreKey",
     "Trace",

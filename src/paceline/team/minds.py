@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from paceline.engine import StoreKey, put_back, take
+from paceline.engine import Published, StoreKey, put_back, take
 from paceline.errors import BadInput
 from paceline.seeds import Key, seed_of
 from paceline.spaces import Array, bounds_of, checked, get_observation, noop_of, put_action, shape_of, usual_action
@@ -317,7 +317,8 @@ class Builder:
         else:
             policy = built(self._player, self._factory, seat)
         if self._player.weights is not None:
-            policy.load(*self._player.weights)
+            version, weights = self._player.weights
+            policy.load(version, weights.get() if isinstance(weights, Published) else weights)
         return policy
 
     def close(self, policies: Iterable[Any], *, sound: bool) -> None:

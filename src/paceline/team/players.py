@@ -31,7 +31,8 @@ class Player:
             copy of: an object with `act`, or a plain callable `obs -> action`.
         share: Its share of the seats, by proportion.
         agents: Where its minds live; None: as the job says.
-        weights: A version and what its policies' `load(version, weights)` is given before they play; None: nothing.
+        weights: A version and what its policies' `load(version, weights)` is given before they play, which may be
+            `Published`; None: nothing.
         acts: Whether `factory` is a policy itself; None: the job finds out, see `callables`.
     """
 
