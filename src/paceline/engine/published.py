@@ -8,6 +8,7 @@ copy of them, that of the version in use. Workers on another machine cannot read
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ class Published:
     """
 
     def __init__(self, value: Any) -> None:
+        self.name = secrets.token_hex(8)
+        """Tells it from all others, wherever it has been sent."""
         packed = wire.pack(value)
         assert not isinstance(packed, Plain)
         self._head, buffers = (packed, []) if isinstance(packed, bytes) else packed

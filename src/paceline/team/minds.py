@@ -306,29 +306,55 @@ class Builder:
         self._factory = player.factory if self.reuses else own(player.factory)
         self.act_seats: Callable[[Mapping[int, Any]], Mapping[int, Any]] | None
         self.act_seats = getattr(self._factory, "act_seats", None)
-        self._keys: dict[int, StoreKey] = {}
+        self._reused: dict[int, tuple[StoreKey, _Reused]] = {}
 
     def build(self, seat: Seat) -> Any:
-        """A policy for a seat."""
-        if self.reuses:
-            key = policy_key(self._player, seat)
-            policy = take(key, partial(built, self._player, self._factory, seat))
-            self._keys[id(policy)] = key
-        else:
+        """A policy for a seat, with the player's weights."""
+        if not self.reuses:
             policy = built(self._player, self._factory, seat)
-        if self._player.weights is not None:
-            version, weights = self._player.weights
-            policy.load(version, weights.get() if isinstance(weights, Published) else weights)
-        return policy
+            _load(policy, self._player.weights)
+            return policy
+        key = policy_key(self._player, seat)
+        reused = take(key, lambda: _Reused(built(self._player, self._factory, seat)))
+        reused.load(self._player.weights)
+        self._reused[id(reused.policy)] = key, reused
+        return reused.policy
 
     def close(self, policies: Iterable[Any], *, sound: bool) -> None:
         """Ends policies, or leaves them to later episodes in this worker; one that failed in mid-answer is not."""
         for policy in policies:
-            key = self._keys.pop(id(policy), None)
+            key, reused = self._reused.pop(id(policy), (None, None))
             if key is not None and sound:
-                put_back(key, policy)
+                put_back(key, reused)
             elif hasattr(policy, "close"):
                 policy.close()
+
+
+class _Reused:
+    """A policy in the worker's store, and which published weights it has."""
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+        self._has = ""
+
+    def load(self, weights: tuple[int, Any] | None) -> None:
+        """Loads weights, unless it has them: several chunks of an iteration are played with one version."""
+        name = weights[1].name if weights is not None and isinstance(weights[1], Published) else ""
+        if not name or name != self._has:
+            self._has = ""
+            _load(self.policy, weights)
+            self._has = name
+
+    def close(self) -> None:
+        """Ends the policy."""
+        if hasattr(self.policy, "close"):
+            self.policy.close()
+
+
+def _load(policy: Any, weights: tuple[int, Any] | None) -> None:
+    if weights is not None:
+        version, value = weights
+        policy.load(version, value.get() if isinstance(value, Published) else value)
 
 
 def policy_key(player: Player, seat: Seat) -> StoreKey:
