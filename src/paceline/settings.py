@@ -1,5 +1,6 @@
 """What users configure: frozen, checked when it is read, with errors that name the key.
 
+file ── read_yaml ──► mapping
 mapping (dict, OmegaConf, YAML) ── read ──► a Settings object, or one BadInput that lists every wrong key
 """
 
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -35,6 +37,32 @@ class Settings(BaseModel):
             return cls.model_validate(dict(values or {}))
         except ValidationError as error:
             raise BadInput("; ".join(_faults(error, where, cls))) from None
+
+
+def read_yaml(path: Path, expected: str) -> Mapping[Any, Any]:
+    """The mapping that a file of YAML holds.
+
+    Args:
+        path: The file.
+        expected: What it must have, for messages.
+
+    Raises:
+        BadInput: it cannot be read, or holds no mapping; or PyYAML is missing.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise BadInput(f"{path} is YAML, and PyYAML is not installed: pip install 'paceline[llm]'") from None
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} is not YAML: {error}") from None
+    if not isinstance(content, Mapping):
+        found = "is empty" if content is None else f"holds a {type(content).__name__}"
+        raise BadInput(f"{path} {found}; expected a mapping with {expected}")
+    return content
 
 
 def _faults(error: ValidationError, where: str, cls: type[BaseModel]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from paceline.catalog.text_envs import TAGS
 from paceline.errors import BadInput
-from paceline.settings import Settings
+from paceline.settings import Settings, read_yaml
 
 VAL_SEED = 123
 MODES = ("train", "val")
@@ -213,30 +213,13 @@ def _penalty(asked: float) -> float:
 
 
 def _top(config: Any) -> Any:
-    top = _yaml(Path(config)) if isinstance(config, str | Path) else config
+    top = read_yaml(Path(config), "es_manager") if isinstance(config, str | Path) else config
     if _part(top, "es_manager") is None:
         hint = ""
         if _part(top, "defaults") is not None:
             hint = "; it has Hydra's defaults list: compose it with Hydra, and give the result"
         raise BadInput(f"the configuration has no es_manager{hint}")
     return top
-
-
-def _yaml(path: Path) -> Any:
-    try:
-        import yaml
-    except ImportError:
-        raise BadInput(f"{path} is YAML, and PyYAML is not installed: pip install 'paceline[llm]'") from None
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is not YAML: {error}") from None
-    if not isinstance(content, Mapping):
-        found = "is empty" if content is None else f"holds a {type(content).__name__}"
-        raise BadInput(f"{path} {found}; expected a mapping with es_manager")
-    return content
 
 
 def _part(top: Any, name: str) -> Any:
