@@ -17,7 +17,7 @@ from paceline.train.checkpoints import Checkpoints
 from paceline.train.given import mission_of, recipes_of
 from paceline.train.hosts import OneAgent
 from paceline.train.timetable import Timetable
-from paceline.train.trainer import Job, Trainer, shortened
+from paceline.train.trainer import Job, Recorder, Trainer, shortened
 from paceline.train.training import Training
 from paceline.train.updates import ON_FAILURE
 
@@ -49,6 +49,7 @@ def train(
     resume: bool = False,
     trace: Trace | None = None,
     watcher: Watcher | None = None,
+    recorder: Recorder | None = None,
     asked: Mapping[str, Any] | None = None,
 ) -> Training:
     """Trains independent learners: every agent has its own network, optimizer, rows and random streams.
@@ -83,7 +84,8 @@ def train(
         resume: Whether to go on with what is in `out`.
         trace: Records where the time goes.
         watcher: Is shown the trainer after every epoch.
-        asked: What the caller was asked, kept in plan.json.
+        recorder: Is given the number of each epoch and its tape, before a checkpoint says that it was played.
+        asked: What is kept in plan.json beside what the result follows from.
 
     Raises:
         BadInput: something makes no sense; found before anything starts.
@@ -113,7 +115,13 @@ def train(
     try:
         checkpoints = None if records is None else Checkpoints(records.path)
         with Trainer(
-            job, place, on_failure=on_failure, deadline=deadline, checkpoints=checkpoints, trace=trace
+            job,
+            place,
+            on_failure=on_failure,
+            deadline=deadline,
+            checkpoints=checkpoints,
+            trace=trace,
+            recorder=recorder,
         ) as trainer:
             _run(trainer, records, watcher)
             training = _result(trainer, out)
@@ -196,7 +204,7 @@ def _records(job: Job, path: Path, resume: bool, asked: Mapping[str, Any], on_fa
         "device": job.device,
         "on_failure": on_failure,
     }
-    plan = {"identity": identity, "recipes": recipes, "asked": dict(asked)}
+    plan = {**asked, "identity": identity, "recipes": recipes}
     return Records(path, "epochs.jsonl", plan, resume=resume)
 
 

@@ -11,7 +11,7 @@ computed: an epoch waits for the version that the timetable names, and for no ot
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +31,9 @@ from paceline.train.rings import Ring
 from paceline.train.timetable import Timetable
 from paceline.train.updates import Update, Updates
 from paceline.types import Episode, Mission, Step
+
+Recorder = Callable[[int, Tape], None]
+"""Is given the number of an epoch and what happened in it, before a checkpoint says that it was played."""
 
 _ROOM = 4096  # rows of a ring at first, where it is not known how long an epoch can be
 
@@ -135,6 +138,7 @@ class Trainer:
         deadline: Seconds that an update may take; None: as long as it likes.
         checkpoints: Where it is saved; None: nowhere.
         trace: Records where the time goes.
+        recorder: Is given what happened in each epoch.
     """
 
     def __init__(
@@ -146,10 +150,13 @@ class Trainer:
         deadline: float | None = None,
         checkpoints: Checkpoints | None = None,
         trace: Trace | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
-        self.job, self._checkpoints = job, checkpoints
+        self.job, self._checkpoints, self._recorder = job, checkpoints, recorder
         self.epoch = 0
         """How many epochs have been played."""
+        self.saved = 0
+        """How many of them the last checkpoint holds."""
         self.rewards: list[list[dict[str, float]]] = []
         """Epoch → world → agent → what it got in all."""
         self.lags: list[dict[str, int]] = []
@@ -240,6 +247,8 @@ class Trainer:
         played = perf_counter()
         tape = self._play()
         self._file(tape)
+        if self._recorder is not None:
+            self._recorder(self.epoch, tape)
         self.seconds["publish"] += played - begin
         self.seconds["collect"] += perf_counter() - played
         self._hand_out()
@@ -258,6 +267,7 @@ class Trainer:
         if self._checkpoints is not None:
             begin = perf_counter()
             self._checkpoints.save(self._save(), begin)
+            self.saved = self.epoch
 
     def _publish(self) -> None:
         table, updates = self.job.timetable, self.updates
@@ -379,7 +389,7 @@ class Trainer:
 
     def _load(self, state: Mapping[str, Any]) -> None:
         """Goes on from what `_save` gave, under the same plan or another."""
-        self.epoch, self.steps = state["epoch"], state["steps"]
+        self.epoch, self.saved, self.steps = state["epoch"], state["epoch"], state["steps"]
         self.rewards, self.lags, self._since = list(state["rewards"]), list(state["lags"]), dict(state["since"])
         saved = {agent: part for part in state["learners"].items() for agent in part[0]}
         calls = {}
