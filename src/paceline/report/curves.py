@@ -1,0 +1,92 @@
+"""Learning curves as PNG: rewards over epochs, of each agent or over several seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paceline.errors import BadInput
+
+_NAMED = 12  # agents that have a name of their own in the legend
+_PARTS = 20  # a curve is the mean over this part of all epochs
+
+
+def can_draw() -> bool:
+    """Whether curves can be drawn here."""
+    return find_spec("matplotlib") is not None
+
+
+def draw_agents(rewards: Any, agents: Sequence[str], path: Path) -> None:
+    """Draws a curve for each agent, and their mean.
+
+    Args:
+        rewards: What each agent got in an epoch, [epochs, agents].
+        agents: Their names.
+        path: The file.
+
+    Raises:
+        BadInput: matplotlib is missing.
+    """
+    smooth = smoothed(np.asarray(rewards, np.float64))
+    epochs = _epochs(smooth, len(rewards))
+
+    def draw(axes: Any) -> None:
+        for place, agent in enumerate(agents):
+            name = agent if len(agents) <= _NAMED else None
+            axes.plot(epochs, smooth[:, place], linewidth=1, alpha=0.6, label=name)
+        axes.plot(epochs, smooth.mean(1), color="black", linewidth=2, label="mean of agents")
+
+    _draw(draw, path)
+
+
+def draw_seeds(rewards: Any, widths: Callable[[Sequence[float]], float | None], path: Path) -> None:
+    """Draws the mean over seeds of what all agents got, with a band.
+
+    Args:
+        rewards: The mean over agents, [seeds, epochs].
+        widths: Gives half the width of the band, of the numbers of one epoch.
+        path: The file.
+
+    Raises:
+        BadInput: matplotlib is missing.
+    """
+    smooth = smoothed(np.asarray(rewards, np.float64).T)
+    epochs, mean = _epochs(smooth, len(rewards[0])), smooth.mean(1)
+    half = np.array([widths(row.tolist()) or 0.0 for row in smooth])
+
+    def draw(axes: Any) -> None:
+        axes.plot(epochs, mean, color="black", linewidth=2, label=f"mean of {len(rewards)} seeds")
+        axes.fill_between(epochs, mean - half, mean + half, alpha=0.3, label="95 % interval")
+
+    _draw(draw, path)
+
+
+def smoothed(rows: Any) -> Any:
+    """The moving mean of each column, over a small part of all rows, [rows − part + 1, …]."""
+    part = max(1, len(rows) // _PARTS)
+    sums = np.cumsum(np.concatenate([np.zeros_like(rows[:1]), rows]), 0)
+    return (sums[part:] - sums[:-part]) / part
+
+
+def _epochs(smooth: Any, count: int) -> Any:
+    """The last epoch of each mean, counted from 1."""
+    return np.arange(count - len(smooth) + 1, count + 1)
+
+
+def _draw(draw: Callable[[Any], None], path: Path) -> None:
+    if not can_draw():
+        raise BadInput("learning curves need matplotlib: pip install 'paceline[report]'")
+    from matplotlib.figure import Figure  # not pyplot: it keeps every figure, and picks a window system
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.add_subplot()
+    draw(axes)
+    axes.set(xlabel="epoch", ylabel="reward")
+    axes.legend()
+    half = path.with_name(f"{path.name}.part")
+    figure.savefig(half, format="png", dpi=120)
+    half.replace(path)
