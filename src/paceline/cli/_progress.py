@@ -1,14 +1,19 @@
-"""Progress on stderr if it is a terminal: a bar per mission and one for all episodes; or one for rollouts."""
+"""Progress on stderr if it is a terminal: a bar per mission and one for all episodes; one for rollouts or epochs."""
 
 from __future__ import annotations
 
+import statistics
 import sys
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paceline.evaluate.run import Run
 from paceline.types import Episode
 
+if TYPE_CHECKING:
+    from paceline.train.trainer import Trainer
+
+_LAST = 10  # epochs whose mean reward is shown
 _BARS = 12  # more missions than this share one bar
 
 
@@ -81,7 +86,46 @@ class RolloutProgress:
             self._bars.update(self._bar, completed=done)
 
 
-def _made_bars() -> Any:
+class TrainingProgress:
+    """One bar for the epochs of a training; silent where stderr is no terminal.
+
+    Args:
+        name: What stands before the bar.
+    """
+
+    def __init__(self, name: str = "epochs") -> None:
+        self._name = name
+        self._bars: Any = None
+        self._bar: Any = None
+
+    def __enter__(self) -> TrainingProgress:
+        if sys.stderr.isatty():
+            self._bars = _made_bars("{task.fields[told]}")
+            self._bars.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def tell(self, trainer: Trainer) -> None:
+        """An epoch has been played; a watcher of `train`."""
+        if self._bars is None:
+            return
+        if self._bar is None:  # a training that goes on begins in mid-bar, which must not count as speed
+            total = trainer.job.timetable.epochs
+            self._bar = self._bars.add_task(self._name, total=total, completed=trainer.epoch - 1, told="")
+        self._bars.update(self._bar, completed=trainer.epoch, told=_told(trainer))
+
+
+def _told(trainer: Trainer) -> str:
+    """Reward of the last epochs, updates and lag."""
+    last = [value for worlds in trainer.rewards[-_LAST:] for world in worlds for value in world.values()]
+    done, lag = len(trainer.updates.records), max(trainer.lags[-1].values())
+    return f"reward {statistics.fmean(last):.2f}  updates {done}  lag {lag}"
+
+
+def _made_bars(told: str = "[red]{task.fields[failed]}") -> Any:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -99,7 +143,7 @@ def _made_bars() -> Any:
         _speed(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("[red]{task.fields[failed]}"),
+        TextColumn(told),
         console=Console(stderr=True),
     )
 

@@ -39,7 +39,7 @@ def given_before(run: Path, given: Mapping[str, Any]) -> dict[str, Any]:
         raise BadInput(f"{run} does not say how it was begun: give CONFIG.yaml, and who plays, again")
     if before.get("base_url") == _SECRET and given["base_url"] is None:
         raise BadInput(f"the --base-url of {run} may hold a secret, and was not written down: give it again")
-    home = _home(run, Path(directory))
+    home = home_of(run, Path(directory))
     if given["policy"] is not None:
         given = {**given, "policy": _meant_from_here(given["policy"], before.get("policy"), home)}
     if any(given[name] is not None for name in _PLACE):
@@ -48,7 +48,7 @@ def given_before(run: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: before.get(name) if value is None else value for name, value in given.items()}
 
 
-def _home(run: Path, directory: Path) -> Path:
+def home_of(run: Path, directory: Path) -> Path:
     """From where files are looked for: the directory in which the run was begun, or this one if that is gone."""
     if directory.is_dir():
         return directory

@@ -1,0 +1,252 @@
+"""What `paceline train` is asked, kept in plan.json so that `--resume DIR` can ask the same again; and the training.
+
+flags and CONFIG.yaml ──► Asked ──► plan.json, with the directory ──► --resume ──► Asked
+                            └─────► train, of one seed or of each, and what it leaves in the run's directory
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from paceline.cli._resuming import home_of
+from paceline.cli._running import plan_of
+from paceline.engine import Plan, Pool, Trace
+from paceline.errors import BadInput
+from paceline.evaluate.given import chosen_device
+from paceline.records import PLAN, begin_run, read_plan
+from paceline.report.board import Board
+from paceline.report.curves import can_draw, draw_agents
+from paceline.train import Training, train
+from paceline.train.config import read_config
+from paceline.train.train import Watcher
+from paceline.train.turns import FORMS, TurnLog
+
+FILES = (".yaml", ".yml")
+_KEPT = "train"  # not "asked", "command" or "collect": those are what other commands can go on with
+_PLACE = ("plan", "jobs")  # they say one thing together: half of it would contradict what is given now
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a training follows from, and what is kept of it.
+
+    Attributes:
+        settings: Keywords of `train`.
+        plan: Where it runs: a word.
+        jobs: A number of workers, or "auto".
+        seeds: How many seeds are trained; None: one, and its results are not those of several.
+        turns: As what the turns are kept; None: they are not.
+        tensorboard: Whether event files of TensorBoard are written.
+    """
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    plan: str = "auto"
+    jobs: str = "auto"
+    seeds: int | None = None
+    turns: str | None = None
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        if "mission" not in self.settings:
+            raise BadInput("say what is trained: NAME or CONFIG.yaml, or --resume DIR for a run that was stopped")
+        if "epochs" not in self.settings:
+            raise BadInput("say how long to train: --epochs N, or epochs in CONFIG.yaml")
+        if self.turns is not None and self.turns not in FORMS:
+            raise BadInput(f"--turns {self.turns}: give {' or '.join(FORMS)}")
+
+    @property
+    def place(self) -> Plan:
+        """Where it runs."""
+        return plan_of(self.plan, self.jobs, False)
+
+    @property
+    def numbers(self) -> range:
+        """The seeds."""
+        first = self.settings.get("seed", 0)
+        return range(first, first + (self.seeds or 1))
+
+    def of_seed(self, seed: int) -> Asked:
+        """The training of one of the seeds."""
+        return replace(self, settings={**self.settings, "seed": seed}, seeds=None)
+
+    def about(self) -> dict[str, Any]:
+        """For plan.json."""
+        return {_KEPT: asdict(self), "directory": os.getcwd()}
+
+
+def asked_now(given: Mapping[str, Any]) -> tuple[Asked, str | None]:
+    """What is asked by flags, and by a file if the name is that of one; the flags count before it.
+
+    Returns:
+        It, and where the results go if the file says so.
+
+    Raises:
+        BadInput: something is missing, or makes no sense.
+    """
+    settings, place, out = _given(given)
+    beside = {name: given[name] for name in ("seeds", "turns", "tensorboard") if given[name] is not None}
+    return Asked(settings, **place, **beside), out
+
+
+def asked_before(run: Path, given: Mapping[str, Any]) -> Asked:
+    """What a run on disk was asked, where nothing else is given. Files are found from the directory of its beginning.
+
+    Whether it is still the same run is looked at by `train`.
+
+    Raises:
+        BadInput: the run does not say it, or cannot go on with what is given.
+    """
+    plan = read_plan(run)
+    known, directory = plan.get(_KEPT), plan.get("directory")
+    if not isinstance(known, dict) or not isinstance(directory, str):
+        raise BadInput(f"{run} was not begun by `paceline train`, so it cannot be continued here")
+    try:
+        before = Asked(**known)
+    except TypeError as error:
+        raise BadInput(f"{run / PLAN} is damaged: {error}") from error
+    settings, place, _ = _given(given)
+    _check_same(run, before, {**settings, "seeds": given["seeds"], "turns": given["turns"]})
+    os.chdir(home_of(run, Path(directory)))
+    if place:
+        before = replace(before, plan=place.get("plan", "auto"), jobs=place.get("jobs", "auto"))
+    board = before.tensorboard or bool(given["tensorboard"])
+    return replace(before, settings={**before.settings, **settings}, tensorboard=board)
+
+
+def _given(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], str | None]:
+    """What flags and a file say: keywords of `train`, the flags of the place, and the directory that the file names."""
+    beside = {"mission", "seeds", "turns", "tensorboard", *_PLACE}
+    settings = _from_file(given["mission"])
+    plan, out = settings.pop("plan", None), settings.pop("out", None)
+    place = {name: given[name] for name in _PLACE if given[name] is not None}
+    if plan is not None and not place:
+        place = {"jobs": str(plan)} if isinstance(plan, int) else {"plan": plan}
+    settings |= {name: value for name, value in given.items() if name not in beside and value is not None}
+    if "device" in settings:
+        settings["device"] = chosen_device(settings["device"])
+    return settings, place, out
+
+
+def _from_file(name: str | None) -> dict[str, Any]:
+    if name is None:
+        return {}
+    return read_config(Path(name)) if Path(name).suffix in FILES else {"mission": name}
+
+
+def _check_same(run: Path, before: Asked, now: Mapping[str, Any]) -> None:
+    """What `train` cannot see: options beside its own, and the settings of seeds that are not begun yet."""
+    known = {"seeds": before.seeds, "turns": before.turns, **(before.settings if before.seeds else {})}
+    for name, value in now.items():
+        if value is None or name == "deadline" or not (name in known or before.seeds):
+            continue
+        if known.get(name) != value:
+            was = f"{name}={known[name]!r}" if known.get(name) is not None else f"no {name}"
+            raise BadInput(f"{run} was asked {was}, and now {value!r}: leave it away, or begin anew")
+
+
+def shares(words: list[str] | None) -> dict[str, float] | None:
+    """Agent → share, of what `--priority` was given.
+
+    Raises:
+        BadInput: a word is no agent=share.
+    """
+    found = {}
+    for word in words or ():
+        agent, _, share = word.rpartition("=")
+        try:
+            found[agent] = float(share)
+        except ValueError:
+            agent = ""
+        if not agent:
+            raise BadInput(f"--priority {word}: give agent=share, agent_0=0.5 say")
+    return found or None
+
+
+# -- the training --------------------------------------------------------------------------------------------
+
+
+def trained(
+    asked: Asked,
+    out: Path | None,
+    plan: Plan,
+    *,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+    trace: Trace | None = None,
+) -> Training:
+    """Trains, or goes on with what is in `out`; what is asked beside the result is kept there, too."""
+    board = Board(out / "tensorboard") if asked.tensorboard and out is not None else None
+    turns = TurnLog(out, asked.turns) if asked.turns is not None and out is not None else None
+    with ExitStack() as stack:
+        for each in (board, turns):
+            if each is not None:
+                stack.callback(each.close)
+        training = train(
+            **asked.settings,
+            plan=plan,
+            out=out,
+            resume=resume,
+            trace=trace,
+            watcher=_both(watcher, None if board is None else board.tell),
+            recorder=turns,
+            asked=asked.about(),
+        )
+        if board is not None:
+            board.finish(training)
+        if turns is not None:
+            turns.finish()
+    if out is not None and can_draw():
+        draw_agents(training.rewards, training.agents, out / "curves.png")
+    return training
+
+
+def _both(*watchers: Watcher | None) -> Watcher:
+    def watch(trainer: Any) -> None:
+        for watcher in watchers:
+            if watcher is not None:
+                watcher(trainer)
+
+    return watch
+
+
+def begin_seeds(asked: Asked, out: Path) -> None:
+    """Makes the directory of several seeds; each has one of its own in it.
+
+    Raises:
+        BadInput: it holds a run.
+    """
+    begin_run(out, {"identity": {"job": "train seeds"}, **asked.about()})
+
+
+def trained_seeds(
+    asked: Asked, out: Path | None, watcher: Callable[[int], Watcher | None]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Trains each seed, or goes on with it; with workers asked for, seeds side by side, each in a process of its own.
+
+    Yields:
+        A seed and what came of it, as JSON has it, as seeds finish.
+    """
+    place, seeds = asked.place, asked.numbers
+    if place.backend != "process" or (place.workers or 1) < 2:
+        for seed in seeds:
+            yield seed, _of_seed(asked, out, place, watcher(seed), seed)
+        return
+    workers = min(place.workers or 1, len(seeds))
+    with Pool([], backend="process", workers=workers, deadline=math.inf) as pool:
+        for index, outcome in pool.stream(partial(_of_seed, asked, out, Plan("inline", 1), None), seeds):
+            if outcome.error is not None:
+                raise outcome.error
+            yield seeds[index], outcome.answer
+
+
+def _of_seed(asked: Asked, out: Path | None, plan: Plan, watcher: Watcher | None, seed: int) -> dict[str, Any]:
+    where = None if out is None else out / f"seed-{seed}"
+    begun = where is not None and (where / PLAN).exists()
+    return {"seed": seed, **trained(asked.of_seed(seed), where, plan, resume=begun, watcher=watcher).as_dict()}

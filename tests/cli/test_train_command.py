@@ -1,0 +1,304 @@
+"""`paceline train`, as a user runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import pty
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from waits import LONGEST, is_alive, until, until_child, until_over, until_readable
+
+import paceline
+from paceline import Training, train
+from paceline.cli.app import run as run_here
+
+MISSION, LEARNERS = "treasure_hunt,size=9,steps=10", "dqn,hidden=16"
+SETTINGS: dict[str, Any] = {"epochs": 8, "train_interval": 2, "lag": 1}
+WORDS = (MISSION, "--learners", LEARNERS, "--epochs", "8", "--train-interval", "2", "--lag", "1")
+AGENTS = ["agent_0", "agent_1", "agent_2", "agent_3"]
+
+Told = Callable[..., tuple[int, str, str]]
+
+
+def here(*words: str) -> int:
+    """Runs the command in this process, and comes back: to go on with a run is to go where it was begun."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["paceline", "train", *words])
+        patch.chdir(Path.cwd())
+        return run_here()
+
+
+@pytest.fixture
+def told(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
+    """Runs the command, and gives its code and what it said."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        return here(*words), *capfd.readouterr()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def trained() -> Training:
+    """What the command must give: the result of `train`, inline."""
+    return train(MISSION, LEARNERS, **SETTINGS, seed=13, plan="inline")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run that has ended, and what was shown at its end."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as page:
+        patch.chdir(home)
+        assert here(*WORDS, "--seed", "13", "--out", "a", "--plan", "inline", "--turns", "csv") == 0
+    return home / "a", page.getvalue()
+
+
+def rows_of(file: Path) -> list[dict[str, str]]:
+    with file.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+@pytest.mark.parametrize("place", [("--plan", "inline"), ("-j", "1"), ("-j", "2")], ids=" ".join)
+def test_one_digest_wherever_learners_learn(told: Told, trained: Training, place: tuple[str, str]) -> None:
+    """--json prints the training as one object, and the plan changes neither rewards nor weights."""
+    code, page, _ = told(*WORDS, "--seed", "13", "--no-save", "--json", *place)
+    found = json.loads(page)
+    assert (code, found["digest"], found["rewards"]) == (0, trained.digest, trained.as_dict()["rewards"])
+    assert found.keys() == trained.as_dict().keys()
+    assert found["plan"]["workers"] == (int(place[1]) if place[0] == "-j" else 1)
+
+
+def test_the_end_is_told_and_on_disk(finished: tuple[Path, str], trained: Training) -> None:
+    """A table has a row for each agent; the directory has results, curves if they can be drawn, and turns if asked."""
+    run, page = finished
+    lines = page.splitlines()
+    assert [line.split()[0] for line in lines[:6]] == ["agent", *AGENTS, "all"]
+    assert lines[1].split()[1:3] == [f"{trained.rewards[place, 0]:.2f}" for place in (0, -1)]
+    assert lines[5].split()[3:] == ["16", "0", "0"]
+    assert f"results: {run}" in page
+    assert lines[-1] == f"digest:  {trained.digest}"
+    files = {"training.json", "epochs.csv", "updates.csv", "weights.npz", "plan.json", "turns.csv"}
+    assert files <= {path.name for path in run.iterdir()}
+    assert (run / "curves.png").exists() != ("no curves.png: matplotlib is not installed" in page)
+    turns, epochs = rows_of(run / "turns.csv"), rows_of(run / "epochs.csv")
+    assert len(turns) == 8 * 10 * 4
+    for epoch in epochs:
+        mine = [each for each in turns if (each["epoch"], each["agent"]) == (epoch["epoch"], epoch["agent"])]
+        assert [int(each["turn"]) for each in mine] == list(range(10))
+        assert sum(float(each["reward"]) for each in mine) == pytest.approx(float(epoch["reward"]))
+
+
+def test_a_finished_run_is_given_again(finished: tuple[Path, str], told: Told, trained: Training) -> None:
+    """`--resume DIR` needs nothing else, from any directory; the plan may be another one."""
+    run, _ = finished
+    before = (run / "turns.csv").read_text()
+    code, page, _ = told("--resume", str(run), "--json")
+    assert (code, json.loads(page)["digest"]) == (0, trained.digest)
+    code, page, _ = told("--resume", str(run), "--plan", "thread", "-j", "2", "--json")
+    assert (json.loads(page)["digest"], json.loads(page)["plan"]["backend"]) == (trained.digest, "thread")
+    assert (run / "turns.csv").read_text() == before
+
+
+def test_a_run_without_a_checkpoint_begins_again(finished: tuple[Path, str], told: Told, trained: Training) -> None:
+    """What was asked stands in plan.json from the beginning; turns of epochs that are played again stand there once."""
+    run = Path("b")
+    run.mkdir()
+    for name in ("plan.json", "epochs.jsonl", "turns.csv"):
+        whole = (finished[0] / name).read_bytes()
+        (run / name).write_bytes(whole if name == "plan.json" else whole[: len(whole) // 2])
+    code, page, _ = told("--resume", "b", "--json")
+    assert (code, json.loads(page)["digest"]) == (0, trained.digest)
+    assert (run / "turns.csv").read_bytes() == (finished[0] / "turns.csv").read_bytes()
+    assert len((run / "epochs.jsonl").read_text().splitlines()) == 8
+
+
+def test_another_run_is_refused(finished: tuple[Path, str], told: Told) -> None:
+    """A run goes on only as what it was; a directory that holds one is not overwritten."""
+    run = str(finished[0])
+    for words, why in (
+        (("--lag", "0"), "holds another run: there lag is 1, and here 0"),
+        (("--turns", "parquet"), "was asked turns='csv', and now 'parquet'"),
+        (("--seeds", "2"), "was asked no seeds, and now 2"),
+        (("--out", "c"), "--resume and --out"),
+    ):
+        code, page, said = told("--resume", run, *words)
+        assert (code, page) == (2, "")
+        assert why in said
+    code, _, said = told(*WORDS, "--out", run)
+    assert code == 2
+    assert "holds the results of a run" in said
+
+
+def test_a_file_says_what_the_flags_do_not(told: Told) -> None:
+    """CONFIG.yaml has the keywords of `train`, learners by agent included; flags count before it."""
+    some = {agent: LEARNERS if agent == "agent_0" else "random" for agent in AGENTS}
+    config = {"mission": MISSION, "learners": some, **SETTINGS, "seed": 4, "plan": 0, "out": "made"}
+    Path("hunt.yaml").write_text(yaml.safe_dump(config))
+    code, page, _ = told("hunt.yaml", "--epochs", "4", "--seed", "5", "--json")
+    found = json.loads(page)
+    reference = train(MISSION, some, epochs=4, train_interval=2, lag=1, seed=5, plan="inline")
+    assert (code, found["digest"], found["plan"]["backend"]) == (0, reference.digest, "inline")
+    assert found["out"] == str(Path("made").resolve())
+    Path("hunt.yaml").unlink()  # a run knows what it was asked
+    assert json.loads(told("--resume", "made", "--json")[1])["digest"] == reference.digest
+
+
+def test_seeds_are_a_table(told: Told, trained: Training) -> None:
+    """Each seed has the digest that it has alone, side by side or one after another, and a directory of its own."""
+    words = (*WORDS, "--seed", "13", "--seeds", "2", "--out", "s")
+    code, page, _ = told(*words, "-j", "2", "--json")
+    found = json.loads(page)
+    assert (code, [one["seed"] for one in found]) == (0, [13, 14])
+    assert found[0]["digest"] == trained.digest
+    assert json.loads(Path("s/seed-14/training.json").read_text())["digest"] == found[1]["digest"]
+    shutil.rmtree("s/seed-14")  # as if it had not been begun
+    code, page, _ = told("--resume", "s", "-j", "0")
+    agents = {line.split()[0]: line.split()[1:] for line in page.splitlines() if line}
+    last = [sum(one["rewards"][agent][-1] for agent in AGENTS) / 4 for one in found]
+    assert float(agents["all"][0]) == pytest.approx(sum(last) / 2, abs=0.006)
+    assert float(agents["all"][1]) == pytest.approx(12.7062 * abs(last[0] - last[1]) / 2, abs=0.006)  # t, 1 freedom
+    assert [agents[seed][-1] for seed in ("13", "14")] == [one["digest"] for one in found]
+    code, _, said = told("--resume", "s", "--lag", "2")
+    assert (code, "was asked lag=1, and now 2" in said) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((), "NAME or CONFIG.yaml, or --resume DIR"),
+        ((MISSION,), "--epochs N"),
+        ((MISSION, "--epochs", "0"), "epochs=0 makes no sense"),
+        ((MISSION, "--epochs", "many"), "Invalid value for '--epochs'"),
+        (("no_such_hunt", "--epochs", "2"), "no_such_hunt"),
+        ((*WORDS, "--learners", "dqm"), "dqm"),
+        ((*WORDS, "--learners", "dqn,hiden=3"), "hiden"),
+        ((*WORDS, "--learners", "random"), "random"),
+        ((*WORDS, "--learners", "ppo"), "accepts_lag"),
+        ((*WORDS, "--priority", "agent_0"), "give agent=share"),
+        ((*WORDS, "--priority", "agent_9=2"), "priority names 'agent_9'"),
+        ((*WORDS, "--capacity", "3", "--max-turns", "10"), "capacity=3 rows are fewer"),
+        ((*WORDS, "--on-failure", "hope"), "on_failure='hope'"),
+        ((*WORDS, "--plan", "moon"), "moon"),
+        ((*WORDS, "-j", "two"), "--jobs two"),
+        ((*WORDS, "--device", "abacus"), "abacus"),
+        ((*WORDS, "--turns", "xls"), "--turns xls: give csv or parquet"),
+        ((*WORDS, "--turns", "csv", "--no-save"), "--turns needs a directory"),
+        ((*WORDS, "--out", "x", "--no-save"), "--no-save and --out"),
+        ((*WORDS, "--seeds", "2", "--trace", "t.json"), "--trace and --seeds"),
+        (("--resume", "nowhere"), "there is no plan.json"),
+        (("absent.yaml",), "absent.yaml cannot be read"),
+        (("odd.yaml",), "odd.yaml: train.epoch is not known; did you mean epochs?"),
+        (("short.yaml",), "short.yaml has no mission"),
+        (("wrong.yaml",), "train.lag is 'some'"),
+    ],
+    ids=lambda value: " ".join(value[-2:]) if isinstance(value, tuple) else "",
+)
+def test_what_makes_no_sense_is_told_before_anything_starts(told: Told, words: tuple[str, ...], why: str) -> None:
+    """The exit code is 2, the message says what is wrong, and nothing is written."""
+    Path("odd.yaml").write_text(yaml.safe_dump({"mission": MISSION, "epoch": 3}))
+    Path("short.yaml").write_text(yaml.safe_dump({"epochs": 3}))
+    Path("wrong.yaml").write_text(yaml.safe_dump({"mission": MISSION, "epochs": 3, "lag": "some"}))
+    code, page, said = told(*words)
+    assert (code, page) == (2, "")
+    assert why in said
+    assert not Path("runs").exists()
+
+
+@pytest.mark.skipif(find_spec("tensorboard") is not None, reason="TensorBoard is here")
+def test_what_is_missing_for_tensorboard_is_told(told: Told) -> None:
+    """--tensorboard without TensorBoard is an error, found before anything starts."""
+    code, _, said = told(*WORDS, "--tensorboard")
+    assert (code, "pip install tensorboard" in said, Path("runs").exists()) == (2, True, False)
+
+
+def test_another_commands_run_is_refused(
+    told: Told, monkeypatch: pytest.MonkeyPatch, finished: tuple[Path, str]
+) -> None:
+    """Each command goes on with its own runs only."""
+    Path("plan.json").write_text(json.dumps({"identity": {}, "asked": {}, "directory": "."}))
+    code, _, said = told("--resume", ".")
+    assert (code, "was not begun by `paceline train`" in said) == (2, True)
+    monkeypatch.setattr(sys, "argv", ["paceline", "eval", "--resume", str(finished[0])])
+    assert run_here() == 2
+
+
+def test_an_update_that_fails_stops_the_run_or_freezes_its_agent(told: Told) -> None:
+    """The exit code is 3; what is on disk, and how to go on, is told."""
+    words = (MISSION, "--learners", "dqn,hidden=16,lr=1e30", "--epochs", "4", "--plan", "inline")
+    code, page, said = told(*words, "--out", "a")
+    assert (code, page) == (3, "")
+    assert "diverged" in said
+    assert "paceline train --resume" in said
+    code, page, _ = told(*words, "--on-failure", "freeze", "--no-save")
+    assert code == 3
+    assert "agent 'agent_0' was frozen" in page
+
+
+# -- ended from outside ----------------------------------------------------------------------------------------
+
+LONG = (MISSION, "--learners", LEARNERS, "--epochs", "40", "--lag", "1", "--seed", "2")
+
+
+def begun(cwd: Path, *words: str, **streams: Any) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": str(Path(paceline.__file__).parents[1])}
+    return subprocess.Popen([sys.executable, "-m", "paceline", "train", *words], cwd=cwd, env=environment, **streams)
+
+
+def epochs_in(run: Path) -> int:
+    lines = run / "epochs.jsonl"
+    return lines.read_bytes().count(b"\n") if lines.exists() else 0
+
+
+def test_a_run_that_is_killed_goes_on_to_the_same_result(told: Told, tmp_path: Path) -> None:
+    """SIGKILL of the command at any moment leaves no process behind, and `--resume DIR` gives the same digest."""
+    moment = random.randrange(1, 39)
+    process = begun(tmp_path, *LONG, "--out", "a", "-j", "1", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    until_child(process, lambda: epochs_in(tmp_path / "a") >= moment)
+    left = [each.pid for each in psutil.Process(process.pid).children(recursive=True)]
+    assert left
+    process.kill()
+    until_over(process)
+    until(lambda: not any(map(is_alive, left)))
+    code, page, _ = told("--resume", "a", "--json")
+    reference = train(MISSION, LEARNERS, epochs=40, lag=1, seed=2, plan="inline")
+    assert (code, json.loads(page)["digest"]) == (0, reference.digest), f"killed after epoch {moment}"
+
+
+def test_ctrl_c_says_what_is_on_disk_and_how_to_go_on(tmp_path: Path) -> None:
+    """Meanwhile a bar shows reward, updates and lag; the exit code is 130."""
+    ours, theirs = pty.openpty()
+    process = begun(tmp_path, *LONG, "--epochs", "9999", "--out", "a", stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    said, interrupted = b"", False
+    with contextlib.suppress(OSError):  # the terminal is gone when the command has ended
+        until_readable(process, ours)
+        while piece := os.read(ours, 65536):
+            said += piece
+            if b"lag 1" in said and not interrupted:
+                process.send_signal(signal.SIGINT)
+                interrupted = True
+            until_readable(process, ours, said)
+    os.close(ours)
+    assert process.wait(LONGEST) == 130
+    text = said.decode()
+    assert "reward" in text
+    assert "updates" in text
+    assert f"go on with: paceline train --resume {tmp_path / 'a'}" in text.replace("\r\n", "\n")
+    assert "checkpoint" in text.partition("interrupted; ")[2]
