@@ -124,6 +124,8 @@ class Ring:
         arrays = self.shared.arrays
         if {f"extra.{name}" for name in extras} != {name for name in arrays if name.startswith("extra.")}:
             raise BadInput(f"the extras of agent {self._agent!r}, {sorted(extras)}, are not those of its rows before")
+        for name, rows in extras.items():
+            self._check_extra(name, rows, arrays[f"extra.{name}"])
         for name in self._rows.spaces:
             for leaf in self._rows.leaves[name]:
                 _put(arrays[leaf.name], self.count, part_at(columns[name], leaf.path))
@@ -137,6 +139,14 @@ class Ring:
             _put(arrays[f"extra.{name}"], self.count, rows)
         self._ends += (ends + self.count).tolist()
         self.count += length
+
+    def _check_extra(self, name: str, rows: Array, kept: Array) -> None:
+        """The first epoch says what an extra is; what does not fit into that is not cut to fit."""
+        if rows.shape[1:] != kept.shape[1:] or not np.can_cast(rows.dtype, kept.dtype):
+            raise BadInput(
+                f"the extra {name!r} of agent {self._agent!r} was {kept.dtype} of shape {kept.shape[1:]} in its first "
+                f"epoch, and is {rows.dtype} of shape {rows.shape[1:]} now: give the same type in every epoch"
+            )
 
     def grow(self, room: int) -> None:
         """Makes room for more rows. Updates under way read the memory that they were given."""
