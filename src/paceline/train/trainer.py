@@ -29,12 +29,13 @@ from paceline.train.hosts import Acting, Learning, Name, Recipe
 from paceline.train.placing import Places
 from paceline.train.rings import Ring
 from paceline.train.timetable import Timetable
-from paceline.train.updates import Update, Updates
+from paceline.train.updates import FROZEN, Update, Updates
 from paceline.types import Episode, Mission, Step
 
 Recorder = Callable[[int, Tape], None]
 """Is given the number of an epoch and what happened in it, before a checkpoint says that it was played."""
 
+_JOURNAL = 200  # calls of those who act that a journal holds, observations and all
 _ROOM = 4096  # rows of a ring at first, where it is not known how long an epoch can be
 
 
@@ -106,11 +107,12 @@ class Actors:
 
     def load(self, versions: Mapping[str, tuple[int, Any]]) -> None:
         """Gives the copies that act other versions, where they have not got them."""
-        calls: dict[int, tuple[dict[str, Any]]] = {}
+        calls: dict[int, tuple[dict[str, Any], dict[str, int]]] = {}
         for agent, (version, weights) in versions.items():
             if self._loaded.get(agent) != version:
                 self._loaded[agent] = version
-                calls.setdefault(self._member[agent], ({},))[0][agent] = weights
+                mine = calls.setdefault(self._member[agent], ({}, {}))
+                mine[0][agent], mine[1][agent] = weights, version
         if calls:
             self._pool.call("load", calls)
 
@@ -187,6 +189,7 @@ class Trainer:
                 seed=job.seed,
                 keys=[("act", *recipe.agents) for recipe in places.actors],
                 deadline=math.inf,
+                snapshot_every=_JOURNAL,
                 trace=trace,
                 **places.for_actors,
             )
@@ -342,7 +345,7 @@ class Trainer:
     def _reason(self, agent: str, rows: int) -> str:
         """Why an update that is due is not run."""
         if agent in self.updates.frozen:
-            return "frozen after a failure"
+            return FROZEN
         if rows < self.job.warmup:
             return f"warmup: {rows} of {self.job.warmup} rows"
         return "" if rows else "no rows"

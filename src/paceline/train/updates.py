@@ -21,6 +21,7 @@ from paceline.train.rings import Ring, Span
 from paceline.types import Failure
 
 ON_FAILURE = ("fail", "retry", "freeze")
+FROZEN = "frozen after a failure"
 
 
 @dataclass
@@ -173,10 +174,13 @@ class Updates:
         return {agent: Learned(failure=Failure.of(outcome.error, agent)) for agent in each.spans}
 
     def _taken(self, update: Update, learned: Learned, last: Any) -> Any:
+        if update.agent in self.frozen:  # it was under way when the failure was not known yet
+            update.status, update.reason = "skipped", FROZEN
+            return last
         update.figures = {name: float(value) for name, value in learned.figures.items()}
-        if learned.failure is None and update.agent not in self.frozen:
+        failure = learned.failure
+        if failure is None:
             return learned.weights
-        failure = learned.failure or self.frozen[update.agent]
         if self._on_failure != "freeze":
             raise Diverged(failure.message)
         self.frozen[update.agent] = failure
