@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from paceline.engine import Plan, Pool, Trace, current_budget
+from paceline.engine import Anew, Plan, Pool, Trace, current_budget
 from paceline.errors import BadInput
 from paceline.rollout import Rollout
 from paceline.seeds import Key
@@ -33,9 +33,9 @@ class Table:
     def __init__(self, make: Callable[[], Rollout], outcomes: bool) -> None:
         self._rollout, self._outcomes = make(), outcomes
 
-    def begin(self, seed: int, task: Task | None) -> tuple[dict[str, Any], Episode | None]:
-        """Begins a play. Returns what is seen, and the record if that was all."""
-        return self._rollout.begin(seed, task), self._record()
+    def begin(self, seed: int, task: Task | None) -> Anew:
+        """Begins a play: no earlier one matters any more. Gives what is seen, and the record if that was all."""
+        return Anew((self._rollout.begin(seed, task), self._record()))
 
     def step(self, actions: dict[str, Any]) -> tuple[Step | dict[str, Any], Episode | None]:
         """Plays one step. Returns its outcome, or, where that is not wanted, only what is seen next."""

@@ -8,7 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from train_members import Breaks, Counts, Dies, Explodes, Field, Light, NoLearner, Slow
+from train_members import (
+    Breaks,
+    Changing,
+    Counts,
+    Dies,
+    Explodes,
+    Field,
+    Light,
+    NoLearner,
+    Numbered,
+    Restless,
+    Slow,
+)
 
 import paceline
 from paceline import Mission, Plan, train
@@ -125,6 +137,16 @@ def test_versions_may_travel_as_weights() -> None:
     assert np.array_equal(counted(Light, Plan("process", 2)).totals, counted().totals)
 
 
+def test_a_version_is_loaded_with_its_number() -> None:
+    """A learner that skips a version which it has already loaded misses none."""
+    assert np.array_equal(counted(Numbered).totals, counted(Light).totals)
+
+
+def test_extras_are_never_cut_to_the_type_of_the_first_epoch() -> None:
+    with pytest.raises(paceline.BadInput, match="extra 'liked' of agent 'agent_0' was int64"):
+        counted(Changing)
+
+
 def test_policies_that_do_not_learn_may_sit_among_learners() -> None:
     mixed = {"agent_0": "random", "agent_1": Counts, "agent_2": "dqn,hidden=8"}
     training = counted(mixed)
@@ -134,6 +156,34 @@ def test_policies_that_do_not_learn_may_sit_among_learners() -> None:
 
 def test_policies_may_act_in_processes_of_their_own() -> None:
     assert counted(plan=Plan("inline", 1, agents="process")).digest == counted().digest
+
+
+def test_a_policy_that_is_killed_acts_on_as_it_was(tmp_path: Path) -> None:
+    """What acting has changed in a copy is there after its process died, also if its journal was shortened before."""
+    dies = partial(Restless, tmp_path / "mark")
+    there = counted(dies, Plan("inline", 1, agents="process"), epochs=60)
+    assert (tmp_path / "mark").exists()
+    assert there.digest == counted(partial(Restless, None), epochs=60).digest
+
+
+def test_journals_of_those_who_act_stay_short() -> None:
+    """Observations that have been answered are not kept, whatever the number of epochs."""
+    lengths: list[int] = []
+    counted(epochs=200, train_interval=50, watcher=lambda trainer: lengths.append(journaled(trainer)))
+    assert max(lengths) < 700  # calls of three agents and a world, of which there have been over 3,000
+
+
+def journaled(trainer: Any) -> int:
+    pools = trainer._actors._pool, trainer._worlds._pool
+    return sum(len(member.journal) for pool in pools for member in pool._crew.members)
+
+
+@pytest.mark.parametrize("plan", ["inline", Plan("process", 2), "auto"], ids=str)
+def test_updates_under_way_when_an_agent_is_frozen_are_skipped(plan: Any) -> None:
+    """The record says the same wherever learners live, and whenever main has looked at what they did."""
+    frozen = counted(Breaks, plan, on_failure="freeze", lag=2)
+    mine = [update.status for update in frozen.updates if update.agent == "agent_1"]
+    assert mine == ["run", "run", "failed", "skipped", "skipped", "skipped"]
 
 
 @pytest.mark.parametrize("plan", ["inline", Plan("process", 2)], ids=str)

@@ -143,3 +143,44 @@ class NoLearner:
 
     def act(self, obs: Any) -> int:
         return 0
+
+
+class Numbered(Light):
+    """The same, which loads a version only if it has not got it already."""
+
+    version = -1
+
+    def load(self, version: int, weights: dict[str, Any]) -> None:
+        if version != self.version:
+            super().load(version, weights)
+        self.version = version
+
+
+class Restless(Counts):
+    """Draws from a generator that neither `reset` nor a snapshot knows of; its first process is killed in epoch 30."""
+
+    def __init__(self, mark: Path | None, seat: Seat) -> None:
+        self._mark, self._epochs, self._own = mark, 0, np.random.default_rng(5)
+        super().__init__(seat)
+
+    def reset(self, seed: int) -> None:
+        self._epochs += 1
+
+    def act(self, obs: Any) -> int:
+        if self._epochs == 30 and self._mark is not None and not self._mark.exists():
+            self._mark.touch()
+            os._exit(1)
+        return int(self._own.integers(3))
+
+
+class Changing(Counts):
+    """Tells whole numbers beside its actions in the first epoch, and fractions later."""
+
+    epochs = 0
+
+    def reset(self, seed: int) -> None:
+        super().reset(seed)
+        self.epochs += 1
+
+    def act(self, obs: Any) -> Acted:
+        return Acted(0, {"liked": 1 if self.epochs < 3 else 0.5})

@@ -10,6 +10,7 @@ others as weights, or as a snapshot. So what acts in an epoch is known by its nu
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -132,7 +133,7 @@ class Single:
             return {self._agent: {"weights": learner.weights()}}
         return {self._agent: {"snapshot": learner.snapshot()}}
 
-    def load(self, weights: Weights) -> None:
+    def load(self, weights: Weights, versions: Mapping[str, int]) -> None:
         """Gives every copy a version of its own."""
         if self._agent not in weights:
             return
@@ -140,7 +141,7 @@ class Single:
         for number, each in enumerate(self._copies):
             mine = copy.deepcopy(version) if number else version
             if "weights" in mine:
-                each.load(mine.get("version", 0), mine["weights"])
+                each.load(versions[self._agent], mine["weights"])
             else:
                 each.restore(mine["snapshot"])
 
@@ -151,6 +152,18 @@ class Single:
     def restore(self, state: Any) -> None:
         """Of the learner."""
         self._copies[0].restore(state)
+
+    def copies(self) -> bytes:
+        """The copies themselves, with what acting has changed in them: more than a snapshot of the learner has."""
+        import cloudpickle
+
+        content: bytes = cloudpickle.dumps(self._copies)
+        return content
+
+    def become(self, copies: bytes) -> None:
+        """Goes on with copies that `copies` gave."""
+        self._copies = pickle.loads(copies)
+        self._acts = [getattr(each, "act", each) for each in self._copies]
 
     def close(self) -> None:
         """Ends the copies."""
@@ -185,9 +198,23 @@ class Acting:
             actions[world, agent] = checked(answer, self._spaces[agent], f"the learner of agent {agent!r}")
         return actions, extras
 
-    def load(self, weights: Weights) -> None:
-        """Takes another version of some agents."""
-        self._bank.load(weights)
+    def load(self, weights: Weights, versions: Mapping[str, int]) -> None:
+        """Takes another version of some agents: its weights and its number."""
+        if isinstance(self._bank, Single):
+            self._bank.load(weights, versions)
+        else:
+            self._bank.load(weights)
+
+    def snapshot(self) -> Any:
+        """Everything that acts, also in the middle of an epoch."""
+        return self._bank.copies() if isinstance(self._bank, Single) else self._bank.snapshot()
+
+    def restore(self, state: Any) -> None:
+        """Goes on from a snapshot."""
+        if isinstance(self._bank, Single):
+            self._bank.become(state)
+        else:
+            self._bank.restore(state)
 
     def close(self) -> None:
         """Ends the bank."""
