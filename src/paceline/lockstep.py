@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from paceline.engine import Anew, Plan, Pool, Trace, current_budget
+from paceline.engine import Anew, OwnStreams, Plan, Pool, Trace, current_budget
 from paceline.errors import BadInput
 from paceline.rollout import Rollout
 from paceline.seeds import Key
@@ -27,7 +27,7 @@ Name = tuple[int, str]
 """A table, and an agent at it."""
 
 
-class Table:
+class Table(OwnStreams):
     """A rollout as a member of a pool."""
 
     def __init__(self, make: Callable[[], Rollout], outcomes: bool) -> None:
@@ -120,6 +120,14 @@ class Worlds:
     def in_play(self, table: int) -> bool:
         """Whether a table's play goes on."""
         return table in self._in_play
+
+    def streams(self) -> dict[int, Any]:
+        """Table → where its random streams stand; None: it has never drawn."""
+        return self._pool.call("streams", record=False)
+
+    def take_streams(self, states: Mapping[int, Any]) -> None:
+        """Goes on with streams from where `streams` found them."""
+        self._pool.call("take_streams", {table: (each,) for table, each in states.items() if each is not None})
 
     def _taken(self, outcomes: Mapping[int, Any]) -> Step:
         joint = Step({}, {}, {}, {}, {}, {})

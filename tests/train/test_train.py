@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 from train_members import (
     Breaks,
+    Careless,
+    CarelessField,
     Changing,
     Counts,
     Dies,
     Explodes,
     Field,
     Light,
+    Locked,
     NoLearner,
     Numbered,
     Restless,
@@ -222,6 +225,24 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
         assert len(resumed.updates) == 18
     with pytest.raises(paceline.BadInput, match="holds another run"):
         counted(out=tmp_path / "0", seed=4, resume=True)
+
+
+@pytest.mark.parametrize("plan", ["inline", Plan("process", 2, agents="process")], ids=["inline", "process"])
+@pytest.mark.parametrize("learner", [Careless, partial(Restless, None)], ids=["process-wide", "own"])
+def test_generators_go_on_where_they_were(learner: Any, plan: Any, tmp_path: Path) -> None:
+    """Streams that learners, policies and worlds draw from are in a checkpoint, process-wide and own ones."""
+    asked = {"mission": Mission("careless", CarelessField), "learners": learner, "epochs": 8, "seed": 3}
+    with pytest.raises(ZeroDivisionError):
+        train(**asked, out=tmp_path, plan=plan, watcher=partial(stop_at, 3))
+    assert train(**asked, out=tmp_path, plan=plan, resume=True).digest == train(**asked, plan="inline").digest
+
+
+def test_what_cannot_be_saved_of_a_policy_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        counted(Locked, out=tmp_path, watcher=partial(stop_at, 3))
+    resumed = counted(Locked, out=tmp_path, resume=True)
+    assert resumed.digest == counted(Locked).digest
+    assert any("agent 'agent_0' is in no checkpoint" in note for note in resumed.notes)
 
 
 def stop_at(epoch: int, trainer: Any) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
+import random
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -184,3 +186,30 @@ class Changing(Counts):
 
     def act(self, obs: Any) -> Acted:
         return Acted(0, {"liked": 1 if self.epochs < 3 else 0.5})
+
+
+class Careless(Counts):
+    """Draws from process-wide generators, acting and learning."""
+
+    def act(self, obs: Any) -> int:
+        return int(np.random.randint(3))
+
+    def learn(self, window: Any) -> dict[str, float]:
+        self.likes += random.random()
+        return super().learn(window)
+
+
+class Locked(Counts):
+    """Holds what cannot be copied."""
+
+    def __init__(self, seat: Seat) -> None:
+        super().__init__(seat)
+        self.lock = threading.Lock()
+
+
+class CarelessField(Field):
+    """Its rewards are drawn from a process-wide generator."""
+
+    def step(self, actions: dict[str, int]) -> Any:
+        seen, rewards, *rest = super().step(actions)
+        return seen, {agent: float(np.random.random()) for agent in rewards}, *rest

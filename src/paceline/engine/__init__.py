@@ -6,6 +6,7 @@ from paceline.engine.budget import current as current_budget
 from paceline.engine.calls import Handle, Outcome, wait_for_any
 from paceline.engine.generators import draws_of
 from paceline.engine.moving import spread
+from paceline.engine.own_streams import OwnStreams
 from paceline.engine.plain import data_record, fits
 from paceline.engine.plan import TWO_CORES_ARE_NOT_TWICE_ONE, WAITS_BELOW, Plan, wanted_cpu
 from paceline.engine.pool import Pool, WorkerInfo
@@ -29,6 +30,7 @@ __all__ = [
     "Event",
     "Handle",
     "Outcome",
+    "OwnStreams",
     "Plan",
     "Pool",
     "Port",

@@ -138,6 +138,7 @@ class Swapping:
             with UNINTERRUPTED:  # else the caller could be left with a stream that is not its own, or half of one
                 GENERATORS.load(loaded)
                 before = GENERATORS.peek()
+                SWAPPED_IN.append(streams)
             return function(*args)
         except self._passing:
             passing = True
@@ -146,6 +147,8 @@ class Swapping:
             UNINTERRUPTED.depth += on_main  # at once: to call something would be a chance to be interrupted
             with UNINTERRUPTED:
                 UNINTERRUPTED.depth -= on_main
+                if SWAPPED_IN and SWAPPED_IN[-1] is streams:
+                    SWAPPED_IN.pop()
                 if before:
                     homeless = self._learn(streams, name, keep, loaded, before)
                 GENERATORS.restore(outside)
@@ -219,6 +222,9 @@ class Refusing:
             "of its own (numpy.random.default_rng), or use processes: plan='process'"
         )
 
+
+SWAPPED_IN: list[Streams] = []
+"""The members whose streams are swapped in, the one that is called last: another pool may be called within a call."""
 
 IN_FLIGHT: dict[int, int] = {}
 """Thread → the member that it is running beside others."""

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from paceline.engine import SharedArrays
+from paceline.engine import OwnStreams, SharedArrays
 from paceline.errors import Diverged
 from paceline.roles import Window
 from paceline.seeds import sequence
@@ -133,15 +133,15 @@ class Single:
             return {self._agent: {"weights": learner.weights()}}
         return {self._agent: {"snapshot": learner.snapshot()}}
 
-    def load(self, weights: Weights, versions: Mapping[str, int]) -> None:
-        """Gives every copy a version of its own."""
+    def load(self, weights: Weights, versions: Mapping[str, int] | None = None) -> None:
+        """Gives every copy a version of its own, with its number."""
         if self._agent not in weights:
             return
         version = weights[self._agent]
         for number, each in enumerate(self._copies):
             mine = copy.deepcopy(version) if number else version
             if "weights" in mine:
-                each.load(versions[self._agent], mine["weights"])
+                each.load((versions or {}).get(self._agent, 0), mine["weights"])
             else:
                 each.restore(mine["snapshot"])
 
@@ -170,7 +170,7 @@ class Single:
         self._builder.close(self._copies, sound=True)
 
 
-class Acting:
+class Acting(OwnStreams):
     """The acting half of a bank, in every world.
 
     Args:
@@ -236,7 +236,7 @@ class Learned:
     failure: Failure | None = None
 
 
-class Learning:
+class Learning(OwnStreams):
     """The learning half of a bank.
 
     Args:

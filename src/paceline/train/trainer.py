@@ -25,7 +25,7 @@ from paceline.seeds import seed_of
 from paceline.tape import Tape
 from paceline.team.device import one_thread
 from paceline.train.checkpoints import Checkpoints
-from paceline.train.hosts import Acting, Learning, Name, Recipe
+from paceline.train.hosts import Acting, Learning, Name, OneAgent, Recipe
 from paceline.train.placing import Places
 from paceline.train.rings import Ring
 from paceline.train.timetable import Timetable
@@ -92,6 +92,8 @@ class Actors:
         self._loaded: dict[str, int] = {}
         self.extras: dict[Name, Mapping[str, Any]] = {}
         """What came with the last actions."""
+        self.unsaved: dict[str, str] = {}
+        """Agent → why its copies are in no checkpoint."""
 
     def begin(self, epoch: int) -> None:
         """An epoch begins: noise follows from (agent, epoch, world)."""
@@ -115,6 +117,27 @@ class Actors:
                 mine[0][agent], mine[1][agent] = weights, version
         if calls:
             self._pool.call("load", calls)
+
+    def save(self) -> dict[str, Any]:
+        """What acting has changed in users' own policies, and which versions they have; ours begin every epoch anew."""
+        mine = [number for number, recipe in enumerate(self._recipes) if isinstance(recipe.make, OneAgent)]
+        agents = {}
+        for number, outcome in self._pool.call(
+            "snapshot", dict.fromkeys(mine, ()), record=False, outcomes=True
+        ).items():
+            agent, error = self._recipes[number].agents[0], outcome.error
+            if error is None:
+                agents[agent] = outcome.answer
+            else:
+                self.unsaved[agent] = f"{type(error).__name__}: {error}"
+        return {"copies": agents, "loaded": {agent: self._loaded[agent] for agent in agents if agent in self._loaded}}
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what `save` gave."""
+        calls = {self._member[agent]: (copies,) for agent, copies in state["copies"].items()}
+        if calls:
+            self._pool.call("restore", calls)
+        self._loaded = dict(state["loaded"])
 
     def act(self, observations: Mapping[Name, Any]) -> dict[Name, Any]:
         """Asks the agents that are due; those that cannot act are not asked."""
@@ -183,7 +206,7 @@ class Trainer:
     def _open(self, on_failure: str, deadline: float | None, trace: Trace | None) -> None:
         job, places, enter = self.job, self.places, self._stack.enter_context
         limit = math.inf if deadline is None else deadline
-        acting = enter(
+        self._acting = enter(
             Pool(
                 [partial(Acting, recipe, job.worlds) for recipe in places.actors],
                 seed=job.seed,
@@ -205,7 +228,7 @@ class Trainer:
             )
         )
         self._stack.callback(one_thread())
-        self._actors = Actors(places.actors, acting, job)
+        self._actors = Actors(places.actors, self._acting, job)
         self.updates = Updates(places.learners, self._learning, on_failure, limit)
         makers = [
             partial(Rollout, job.mission, world, device=job.device, digested=False) for world in range(job.worlds)
@@ -365,8 +388,13 @@ class Trainer:
 
     @property
     def notes(self) -> list[str]:
-        """What happened to workers."""
-        return [event.text for event in self._learning.events]
+        """What happened to workers, and what could not be saved."""
+        unsaved = [
+            f"what acting changes in agent {agent!r} is in no checkpoint ({why}): if `reset` does not set it, a run "
+            "that is resumed can differ"
+            for agent, why in self._actors.unsaved.items()
+        ]
+        return [event.text for event in self._learning.events] + unsaved
 
     # -- what is left of it --------------------------------------------------------------------------------------
 
@@ -388,7 +416,30 @@ class Trainer:
             "learners": {recipe.agents: learners[number] for number, recipe in enumerate(self.places.learners)},
             "rings": {agent: ring.save(self.job.capacity) for agent, ring in self.rings.items()},
             "updates": self.updates.save(),
+            "actors": self._actors.save(),
+            "streams": self._streams(),
         }
+
+    def _streams(self) -> dict[str, Any]:
+        """Where the random streams of those stand that draw from process-wide generators."""
+        learn = self._learning.call("streams", record=False)
+        act = self._acting.call("streams", record=False)
+        return {
+            "worlds": self._worlds.streams(),
+            "learn": {recipe.agents: learn[number] for number, recipe in enumerate(self.places.learners)},
+            "act": {recipe.agents: act[number] for number, recipe in enumerate(self.places.actors)},
+        }
+
+    def _take_streams(self, state: Mapping[str, Any]) -> None:
+        self._worlds.take_streams(state["worlds"])
+        for name, pool, recipes in (
+            ("learn", self._learning, self.places.learners),
+            ("act", self._acting, self.places.actors),
+        ):
+            found = [state[name].get(recipe.agents) for recipe in recipes]
+            calls = {number: (each,) for number, each in enumerate(found) if each is not None}
+            if calls:
+                pool.call("take_streams", calls)
 
     def _load(self, state: Mapping[str, Any]) -> None:
         """Goes on from what `_save` gave, under the same plan or another."""
@@ -402,6 +453,8 @@ class Trainer:
         for agent, ring in self.rings.items():
             ring.load(state["rings"][agent])
         self.updates.load(state["updates"])
+        self._actors.go_on(state["actors"])
+        self._take_streams(state["streams"])
 
 
 def _regrouped(agents: Sequence[str], saved: Mapping[tuple[str, ...], Any]) -> Any:
