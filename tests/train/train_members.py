@@ -110,6 +110,21 @@ class Dies(Counts):
         return figures
 
 
+class Falls(Counts):
+    """The same, whose process is killed once while agent_1 acts, after several versions of it."""
+
+    def __init__(self, mark: Path, seat: Seat) -> None:
+        super().__init__(seat)
+        self._mark, self._acted = mark, 0
+
+    def act(self, obs: Any) -> Acted:
+        self._acted += 1
+        if self._acted == 17 and not self._mark.exists() and self.agent == "agent_1":
+            self._mark.touch()
+            os._exit(1)
+        return super().act(obs)
+
+
 class Breaks(Counts):
     """The same, but agent_1's third update raises."""
 

@@ -213,7 +213,7 @@ class Learning:
         weights.addcdiv_(first * rate, second.sqrt().div_(root).add_(_EPSILON))
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=256)
 def _corrections(step: int, lr: float) -> tuple[float, float]:
     """What the first moment is multiplied with and what the root of the second is divided by, after so many steps."""
     return -lr / (1 - _DECAYS[0] ** step), math.sqrt(1 - _DECAYS[1] ** step)
