@@ -71,9 +71,9 @@ class PPO(Settings):
 
     hidden: _Sizes = (64, 64)
     """The sizes of the layers of actor and critic; one number: one layer."""
-    lr: _Positive = 1e-3
+    lr: _Positive = 3e-3
     """Learning rate of Adam."""
-    gamma: _Share = 0.99
+    gamma: _Share = 0.95
     """What a reward counts one row later."""
     gae: _Share = 0.95
     """Generalised advantage estimation: how much the rewards of further rows count against the critic's word."""
