@@ -1,0 +1,75 @@
+"""What training keeps in memory: the rows of all agents, and what stays after many updates."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import psutil
+from quiet import Quiet, Row, family
+from train_parts import Training, numbers
+
+from paceline.engine import Plan
+
+
+def memory(quiet: Quiet, sizes: Any) -> Iterator[Row]:
+    """Memory that rows take in main and worker, after an update from them / the bytes of the rows."""
+    agents, rows = sizes.kept
+    mission = numbers(agents, 16, 50)
+    with Training(mission, "dqn,hidden=8,steps=1", rows // 50 + 4, Plan("process", 1), 1) as training:
+        training.play(1)
+        before = _resident()
+        size = training.fill(rows, 50)
+        training.play(2)
+        taken = _resident() - before
+    met = "yes" if taken <= 1.2 * size else "no"
+    measure = f"memory, {agents} agents × {rows:,} rows, main and worker: taken / bytes of the rows"
+    yield Row(measure, f"{taken / size:.3f}", "≤ 1.2", met, "", f"{taken / 1e6:.0f} MB", f"{size / 1e6:.0f} MB")
+
+
+def endurance(quiet: Quiet, sizes: Any) -> Iterator[Row]:
+    """Memory of main and worker from the first half of the updates to the last one. Journals reach their length, 1,000
+    calls, before; records of updates and rewards are part of the result."""
+    epochs = sizes.updates // 2
+    mission = numbers(2, 4, 2)
+    with Training(mission, "dqn,hidden=8,steps=1,batch=4", epochs, Plan("process", 1), 1, 64) as training:
+        training.play(epochs // 2)
+        first, records = _by_process(), _records(training)
+        training.play(epochs - epochs // 2)
+        last = _by_process()
+        records = _records(training) - records
+    main = last.pop(os.getpid()) - first.pop(os.getpid())
+    workers = sum(last.values()) - sum(first.values())
+    grown = f"main {main / 1e6:+.2f} MB, of it {records / 1e6:.2f} MB records; worker {workers / 1e6:+.2f} MB"
+    met = "yes" if max(main - records, workers) <= 1e6 else "no"
+    yield Row(f"growth, from 50 % to 100 % of {sizes.updates:,} updates", "", "≤ 1 MB", met, "", grown)
+
+
+def _resident() -> float:
+    """Bytes of main and workers; pages that they share count once."""
+    return sum(psutil.Process(pid).memory_full_info().pss for pid in family())
+
+
+def _by_process() -> dict[int, int]:
+    return {pid: psutil.Process(pid).memory_full_info().uss for pid in family()}
+
+
+def _records(training: Training) -> int:
+    """Bytes of what a training tells when it is over."""
+    return _size(training.trainer.updates.records) + _size(training.trainer.rewards)
+
+
+def _size(value: Any) -> int:
+    """Bytes of a value and all that it holds; numbers and texts that many share are not counted."""
+    inner: Iterable[Any] = ()
+    if isinstance(value, dict):
+        inner = value.values()
+    elif isinstance(value, list):
+        inner = value
+    elif hasattr(value, "__dict__"):
+        inner = (vars(value),)
+    elif not isinstance(value, float):
+        return 0
+    return sys.getsizeof(value) + sum(map(_size, inner))
