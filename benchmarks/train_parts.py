@@ -13,8 +13,9 @@ from gymnasium import spaces
 from paceline.engine import Plan
 from paceline.spaces import Array
 from paceline.train.given import mission_of, recipes_of
+from paceline.train.job import Job
 from paceline.train.timetable import Timetable
-from paceline.train.trainer import Job, Trainer
+from paceline.train.trainer import Trainer
 from paceline.types import Mission, Seat
 
 ACTIONS = 6

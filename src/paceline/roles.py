@@ -79,7 +79,7 @@ class Window(Protocol):
 
     @property
     def new(self) -> Mapping[str, Any]:
-        """The same, of the rows since the agent's last update."""
+        """The same, of the rows since the epoch in which the agent was last updated."""
 
     @property
     def rng(self) -> np.random.Generator:

@@ -38,9 +38,9 @@ class SharedArrays:
     """
 
     def __init__(self, layout: Layout) -> None:
-        fd = os.memfd_create("paceline-arrays", os.MFD_CLOEXEC)
+        self._layout, self._fd, self._place = dict(layout), -1, (0, -1, 0)
+        self._fd = fd = os.memfd_create("paceline-arrays", os.MFD_CLOEXEC)
         os.ftruncate(fd, max(_PAGE, _extent(layout)))
-        self._layout, self._fd = dict(layout), fd
         self._place = os.getpid(), fd, os.fstat(fd).st_ino
         self.arrays = _mapped(fd, layout, mmap.ACCESS_WRITE)
 

@@ -11,8 +11,9 @@ from paceline.engine import Plan, Pool
 from paceline.seeds import digest
 from paceline.train.given import mission_of, recipes_of
 from paceline.train.hosts import Learning
+from paceline.train.job import Job, shortened
 from paceline.train.timetable import Timetable
-from paceline.train.trainer import Job, Trainer, shortened
+from paceline.train.trainer import Trainer
 
 
 def check_independence(

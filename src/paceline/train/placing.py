@@ -19,7 +19,8 @@ from paceline.errors import BadInput
 from paceline.train.hosts import OneAgent, Recipe
 
 if TYPE_CHECKING:
-    from paceline.train.trainer import Job, Trainer
+    from paceline.train.job import Job
+    from paceline.train.trainer import Trainer
 
 _LOOK = 2  # points at which updates are due, before auto decides
 _STARTING = 3.0  # seconds that a worker takes to be of use: start, imports of networks, first update
@@ -32,6 +33,7 @@ class Places:
     Args:
         plan: What was asked.
         job: What is trained.
+        deadline: Seconds that an update may take; None: as long as it likes.
 
     Attributes:
         plan: Where learners live, and why.
@@ -39,7 +41,7 @@ class Places:
         actors: All banks.
     """
 
-    def __init__(self, plan: Plan, job: Job) -> None:
+    def __init__(self, plan: Plan, job: Job, deadline: float | None = None) -> None:
         if plan.agents not in (None, "auto", *_AGENTS):
             raise BadInput(
                 f"agents={plan.agents!r}; agents of a training act 'off' (here), in a 'thread' or a 'process'"
@@ -47,8 +49,13 @@ class Places:
         self.plan, self._slots, self._lag = plan, current_budget().slots, job.timetable.lag
         self._asked = plan
         here = plan.backend == "inline" or plan.workers == 0
-        if plan.backend == "auto" and plan.workers is not None and not here:
-            self.plan = replace(plan, backend="process", why="as many workers as asked")
+        if deadline is not None and (here or plan.backend == "thread"):
+            raise BadInput(
+                f"deadline={deadline:g}: an update can be ended in a process only; give plan='process' or 'auto'"
+            )
+        if plan.backend == "auto" and not here and (plan.workers is not None or deadline is not None):
+            why = "as many workers as asked" if deadline is None else "an update can be ended in a process only"
+            self.plan = replace(plan, backend="process", why=why)
         elif here:
             self.plan = replace(plan, backend="inline", workers=1)
         self.learners = [

@@ -14,6 +14,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from paceline.errors import BadInput
 
@@ -37,17 +40,18 @@ class Timetable:
     priority: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "train_interval", "updates_per_interval"):
-            _check_count(name, getattr(self, name), 1)
-        _check_count("lag", self.lag, 0)
+        for name, least in (("epochs", 1), ("train_interval", 1), ("updates_per_interval", 1), ("lag", 0)):
+            object.__setattr__(self, name, whole(name, getattr(self, name), least))
+        if not isinstance(self.priority, Mapping):
+            raise BadInput(f"priority={self.priority!r}: give a mapping from agents to shares of the updates")
         for agent, share in self.priority.items():
-            if not (isinstance(share, int | float) and math.isfinite(share) and share >= 0):
+            if not (isinstance(share, int | float | np.number) and math.isfinite(share) and share >= 0):
                 raise BadInput(f"priority of {agent!r} is {share!r}; give a share of the updates, 0 or more")
 
     def due(self, agent: str, epochs: int) -> int:
         """How many updates of an agent are due, in all, once so many epochs have been played."""
         points = epochs // self.train_interval
-        share = Fraction(self.priority.get(agent, 1)).limit_denominator(1000)
+        share = Fraction(float(self.priority.get(agent, 1))).limit_denominator(1000)
         return math.floor(points * self.updates_per_interval * share)
 
     def unlocked(self, agent: str, epoch: int) -> range:
@@ -63,6 +67,12 @@ class Timetable:
         return self.train_interval * (1 + -(-self.lag // self.updates_per_interval))
 
 
-def _check_count(name: str, number: object, least: int) -> None:
-    if isinstance(number, bool) or not isinstance(number, int) or number < least:
+def whole(name: str, number: Any, least: int) -> int:
+    """A count, as a plain int.
+
+    Raises:
+        BadInput: it is no whole number, or too small.
+    """
+    if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
         raise BadInput(f"{name}={number!r} makes no sense; give a whole number from {least} on")
+    return int(number)

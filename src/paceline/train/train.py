@@ -16,8 +16,9 @@ from paceline.team.device import find_device
 from paceline.train.checkpoints import Checkpoints
 from paceline.train.given import mission_of, recipes_of
 from paceline.train.hosts import OneAgent
-from paceline.train.timetable import Timetable
-from paceline.train.trainer import Job, Recorder, Trainer, shortened
+from paceline.train.job import Job, shortened
+from paceline.train.timetable import Timetable, whole
+from paceline.train.trainer import Recorder, Trainer
 from paceline.train.training import Training
 from paceline.train.updates import ON_FAILURE
 
@@ -134,10 +135,8 @@ def train(
 
 
 def _job(mission: Any, learners: Any, timetable: Timetable, **given: Any) -> Job:
-    for name, least in (("warmup", 0), ("capacity", 1), ("worlds", 1), ("max_turns", 1)):
-        value = given[name]
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise BadInput(f"{name}={value!r} makes no sense; give a whole number from {least} on")
+    for name, least in (("warmup", 0), ("capacity", 1), ("worlds", 1), ("max_turns", 1), ("seed", 0)):
+        given[name] = None if given[name] is None else whole(name, given[name], least)
     if given["turn"] != "simultaneous":
         raise BadInput(f"turn={given['turn']!r}: agents move at once, turn='simultaneous'")
     if given["on_failure"] not in ON_FAILURE:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -21,136 +20,22 @@ from typing import Any
 from paceline.engine import Plan, Pool, Trace
 from paceline.lockstep import Worlds
 from paceline.rollout import Rollout, play
-from paceline.seeds import seed_of
 from paceline.tape import Tape
 from paceline.team.device import one_thread
+from paceline.train.actors import Actors
 from paceline.train.checkpoints import Checkpoints
-from paceline.train.hosts import Acting, Learning, Name, OneAgent, Recipe
+from paceline.train.hosts import Acting, Learning
+from paceline.train.job import Job
 from paceline.train.placing import Places
 from paceline.train.rings import Ring
-from paceline.train.timetable import Timetable
 from paceline.train.updates import FROZEN, Update, Updates
-from paceline.types import Episode, Mission, Step
+from paceline.types import Episode
 
 Recorder = Callable[[int, Tape], None]
 """Is given the number of an epoch and what happened in it, before a checkpoint says that it was played."""
 
 _JOURNAL = 200  # calls of those who act that a journal holds, observations and all
 _ROOM = 4096  # rows of a ring at first, where it is not known how long an epoch can be
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is trained: all that the result follows from.
-
-    Attributes:
-        mission: The world.
-        recipes: The banks of all agents.
-        timetable: When updates are due.
-        warmup: How many rows an agent must have before it is updated.
-        capacity: How many rows of an agent are kept; None: all.
-        worlds: How many worlds are played at once.
-        free_running: Whether agents act with the newest weights that are there, as the clock has it.
-        seed: Root of everything random.
-        device: Where networks are put.
-    """
-
-    mission: Mission
-    recipes: tuple[Recipe, ...]
-    timetable: Timetable
-    warmup: int = 0
-    capacity: int | None = None
-    worlds: int = 1
-    free_running: bool = False
-    seed: int = 0
-    device: str = "cpu"
-
-    @property
-    def agents(self) -> list[str]:
-        """All of them, in the environment's order."""
-        seats = sorted((seat for recipe in self.recipes for seat in recipe.seats), key=lambda seat: seat.index)
-        return [seat.agent for seat in seats]
-
-    @property
-    def rows_per_epoch(self) -> int | None:
-        """The most rows that an agent can have of an epoch; None: that is not known."""
-        return None if self.mission.steps is None else self.mission.steps * self.worlds
-
-
-class Actors:
-    """The mind half of the loop: every agent in every world.
-
-    Args:
-        recipes: The banks.
-        pool: Their acting halves, in the same order.
-        job: What is trained.
-    """
-
-    def __init__(self, recipes: Sequence[Recipe], pool: Pool, job: Job) -> None:
-        self._recipes, self._pool, self._job = recipes, pool, job
-        self._member = {agent: number for number, recipe in enumerate(recipes) for agent in recipe.agents}
-        self._loaded: dict[str, int] = {}
-        self.extras: dict[Name, Mapping[str, Any]] = {}
-        """What came with the last actions."""
-        self.unsaved: dict[str, str] = {}
-        """Agent → why its copies are in no checkpoint."""
-
-    def begin(self, epoch: int) -> None:
-        """An epoch begins: noise follows from (agent, epoch, world)."""
-        job = self._job
-        calls = {}
-        for member, recipe in enumerate(self._recipes):
-            seeds = {
-                agent: [seed_of(job.seed, "act", agent, epoch, world) for world in range(job.worlds)]
-                for agent in recipe.agents
-            }
-            calls[member] = epoch, seeds
-        self._pool.call("begin", calls)
-
-    def load(self, versions: Mapping[str, tuple[int, Any]]) -> None:
-        """Gives the copies that act other versions, where they have not got them."""
-        calls: dict[int, tuple[dict[str, Any], dict[str, int]]] = {}
-        for agent, (version, weights) in versions.items():
-            if self._loaded.get(agent) != version:
-                self._loaded[agent] = version
-                mine = calls.setdefault(self._member[agent], ({}, {}))
-                mine[0][agent], mine[1][agent] = weights, version
-        if calls:
-            self._pool.call("load", calls)
-
-    def save(self) -> dict[str, Any]:
-        """What acting has changed in users' own policies, and which versions they have; ours begin every epoch anew."""
-        mine = [number for number, recipe in enumerate(self._recipes) if isinstance(recipe.make, OneAgent)]
-        agents = {}
-        for number, outcome in self._pool.call(
-            "snapshot", dict.fromkeys(mine, ()), record=False, outcomes=True
-        ).items():
-            agent, error = self._recipes[number].agents[0], outcome.error
-            if error is None:
-                agents[agent] = outcome.answer
-            else:
-                self.unsaved[agent] = f"{type(error).__name__}: {error}"
-        return {"copies": agents, "loaded": {agent: self._loaded[agent] for agent in agents if agent in self._loaded}}
-
-    def go_on(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what `save` gave."""
-        calls = {self._member[agent]: (copies,) for agent, copies in state["copies"].items()}
-        if calls:
-            self._pool.call("restore", calls)
-        self._loaded = dict(state["loaded"])
-
-    def act(self, observations: Mapping[Name, Any]) -> dict[Name, Any]:
-        """Asks the agents that are due; those that cannot act are not asked."""
-        calls: dict[int, tuple[dict[Name, Any]]] = {}
-        for name, seen in observations.items():
-            calls.setdefault(self._member[name[1]], ({},))[0][name] = seen
-        answers = self._pool.call("act", calls)
-        self.extras = {name: extras for _, beside in answers.values() for name, extras in beside.items()}
-        actions = {name: action for mine, _ in answers.values() for name, action in mine.items()}
-        return {name: actions[name] for name in observations}
-
-    def tell(self, step: Step) -> None:
-        """Learners learn from their rows; they are told nothing else."""
 
 
 class Trainer:
@@ -189,7 +74,7 @@ class Trainer:
         self.steps = 0
         """Steps of all worlds."""
         self.seconds = {"collect": 0.0, "publish": 0.0}
-        self.places = Places(plan, job)
+        self.places = Places(plan, job, deadline)
         self._seats = {seat.agent: seat for recipe in job.recipes for seat in recipe.seats}
         learn = self.places.learners
         self.rings = {agent: Ring(self._seats[agent], self._room()) for recipe in learn for agent in recipe.agents}
@@ -463,8 +348,3 @@ def _regrouped(agents: Sequence[str], saved: Mapping[tuple[str, ...], Any]) -> A
         return saved[tuple(agents)]
     every = {agent: state for part in saved.values() for agent, state in part["agents"].items()}
     return {**next(iter(saved.values())), "agents": {agent: every[agent] for agent in agents}}
-
-
-def shortened(mission: Mission, max_turns: int | None) -> Mission:
-    """The mission with a limit of turns, if one is given."""
-    return mission if max_turns is None else replace(mission, steps=max_turns)

@@ -1,0 +1,88 @@
+"""Those who act: the mind half of the loop, with the versions that the timetable names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paceline.engine import Pool
+from paceline.seeds import seed_of
+from paceline.train.hosts import Name, OneAgent, Recipe
+from paceline.train.job import Job
+from paceline.types import Step
+
+
+class Actors:
+    """The mind half of the loop: every agent in every world.
+
+    Args:
+        recipes: The banks.
+        pool: Their acting halves, in the same order.
+        job: What is trained.
+    """
+
+    def __init__(self, recipes: Sequence[Recipe], pool: Pool, job: Job) -> None:
+        self._recipes, self._pool, self._job = recipes, pool, job
+        self._member = {agent: number for number, recipe in enumerate(recipes) for agent in recipe.agents}
+        self._loaded: dict[str, int] = {}
+        self.extras: dict[Name, Mapping[str, Any]] = {}
+        """What came with the last actions."""
+        self.unsaved: dict[str, str] = {}
+        """Agent → why its copies are in no checkpoint."""
+
+    def begin(self, epoch: int) -> None:
+        """An epoch begins: noise follows from (agent, epoch, world)."""
+        job = self._job
+        calls = {}
+        for member, recipe in enumerate(self._recipes):
+            seeds = {
+                agent: [seed_of(job.seed, "act", agent, epoch, world) for world in range(job.worlds)]
+                for agent in recipe.agents
+            }
+            calls[member] = epoch, seeds
+        self._pool.call("begin", calls)
+
+    def load(self, versions: Mapping[str, tuple[int, Any]]) -> None:
+        """Gives the copies that act other versions, where they have not got them."""
+        calls: dict[int, tuple[dict[str, Any], dict[str, int]]] = {}
+        for agent, (version, weights) in versions.items():
+            if self._loaded.get(agent) != version:
+                self._loaded[agent] = version
+                mine = calls.setdefault(self._member[agent], ({}, {}))
+                mine[0][agent], mine[1][agent] = weights, version
+        if calls:
+            self._pool.call("load", calls)
+
+    def save(self) -> dict[str, Any]:
+        """What acting has changed in users' own policies, and which versions they have; ours begin every epoch anew."""
+        mine = [number for number, recipe in enumerate(self._recipes) if isinstance(recipe.make, OneAgent)]
+        agents = {}
+        for number, outcome in self._pool.call(
+            "snapshot", dict.fromkeys(mine, ()), record=False, outcomes=True
+        ).items():
+            agent, error = self._recipes[number].agents[0], outcome.error
+            if error is None:
+                agents[agent] = outcome.answer
+            else:
+                self.unsaved[agent] = f"{type(error).__name__}: {error}"
+        return {"copies": agents, "loaded": {agent: self._loaded[agent] for agent in agents if agent in self._loaded}}
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what `save` gave."""
+        calls = {self._member[agent]: (copies,) for agent, copies in state["copies"].items()}
+        if calls:
+            self._pool.call("restore", calls)
+        self._loaded = dict(state["loaded"])
+
+    def act(self, observations: Mapping[Name, Any]) -> dict[Name, Any]:
+        """Asks the agents that are due; those that cannot act are not asked."""
+        calls: dict[int, tuple[dict[Name, Any]]] = {}
+        for name, seen in observations.items():
+            calls.setdefault(self._member[name[1]], ({},))[0][name] = seen
+        answers = self._pool.call("act", calls)
+        self.extras = {name: extras for _, beside in answers.values() for name, extras in beside.items()}
+        actions = {name: action for mine, _ in answers.values() for name, action in mine.items()}
+        return {name: actions[name] for name in observations}
+
+    def tell(self, step: Step) -> None:
+        """Learners learn from their rows; they are told nothing else."""

@@ -1,0 +1,52 @@
+"""What is trained: a world, a bank for every agent, and a timetable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from paceline.train.hosts import Recipe
+from paceline.train.timetable import Timetable
+from paceline.types import Mission
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained: all that the result follows from.
+
+    Attributes:
+        mission: The world.
+        recipes: The banks of all agents.
+        timetable: When updates are due.
+        warmup: How many rows an agent must have before it is updated.
+        capacity: How many rows of an agent are kept; None: all.
+        worlds: How many worlds are played at once.
+        free_running: Whether agents act with the newest weights that are there, as the clock has it.
+        seed: Root of everything random.
+        device: Where networks are put.
+    """
+
+    mission: Mission
+    recipes: tuple[Recipe, ...]
+    timetable: Timetable
+    warmup: int = 0
+    capacity: int | None = None
+    worlds: int = 1
+    free_running: bool = False
+    seed: int = 0
+    device: str = "cpu"
+
+    @property
+    def agents(self) -> list[str]:
+        """All of them, in the environment's order."""
+        seats = sorted((seat for recipe in self.recipes for seat in recipe.seats), key=lambda seat: seat.index)
+        return [seat.agent for seat in seats]
+
+    @property
+    def rows_per_epoch(self) -> int | None:
+        """The most rows that an agent can have of an epoch; None: that is not known."""
+        return None if self.mission.steps is None else self.mission.steps * self.worlds
+
+
+def shortened(mission: Mission, max_turns: int | None) -> Mission:
+    """The mission with a limit of turns, if one is given."""
+    return mission if max_turns is None else replace(mission, steps=max_turns)
