@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,6 @@ from paceline.spaces import checked
 from paceline.team import Player, plainly_acts, understood
 from paceline.types import Mission, Seat
 
-torch = pytest.importorskip("torch")
 WALK = Mission("walk", Walk, {"length": 6})
 SEAT = Seat("a", 0, spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(3), "walk")
 
@@ -257,7 +257,8 @@ def test_a_network_that_was_trained_further_is_another_run(tmp_path: Any) -> Non
 
 
 def ppo() -> Any:
-    sb3 = pytest.importorskip("stable_baselines3")
+    import stable_baselines3 as sb3
+
     return sb3.PPO("MlpPolicy", Walk(), n_steps=8, batch_size=8, seed=1, device="cpu")
 
 
@@ -299,7 +300,7 @@ def test_models_and_networks_travel() -> None:
 
 def test_a_model_sees_what_it_was_trained_on() -> None:
     """If its observations were normalized, they are in evaluation."""
-    sb3 = pytest.importorskip("stable_baselines3")
+    import stable_baselines3 as sb3
     from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
     envs = VecNormalize(DummyVecEnv([Walk]))

@@ -66,7 +66,9 @@ class Crew:
         self.restarts = restarts
         self.snapshot_every = snapshot_every
         self.shrinks = shrinks
-        self.never_here = never_here  # nobody may live in the caller's process: trust='data', or auto with a deadline
+        self.never_here = (
+            never_here  # no member may live in the caller's process: trust='data', or auto with a deadline
+        )
         self.trace = trace
         self.pilot: Pilot | None = None
         self.events: list[Event] = []

@@ -101,7 +101,7 @@ class _Server:
                 self._fork(line, argument, fds)
             elif op == "status":
                 send(line.sock, self._status(line, argument), [])
-        except (EOFError, OSError, ValueError, TypeError):  # gone, or it says what nobody can read
+        except (EOFError, OSError, ValueError, TypeError):  # gone, or it says what cannot be read
             return False
         return True
 

@@ -174,7 +174,7 @@ class Pilot:
         _log.info("%s", choice.why)
 
     def _come_back(self, choice: Choice, error: Exception, stood: list[Member]) -> None:
-        """A member that stood here cannot be built in the new place: everybody is built here again, and stays."""
+        """A member that stood here cannot be built in the new place: all members are built here again, and stay."""
         why = f"a member cannot be built on {choice.backend} ({in_a_line(error)}): staying here"
         self._crew.note("stayed", why)
         self._crew.moving.relocate("inline", 1)

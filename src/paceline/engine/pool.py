@@ -85,8 +85,8 @@ class Pool:
         failed_builds: "raise" what a constructor raised, or "keep": every call of that member gives the error.
         max_message: Bytes that one argument tuple or answer may have.
         isolate: Under auto, nobody ever lives in the caller's process.
-        trust: What workers may send back: "all", or "data" as `Plan.trust` says; then nobody lives in the caller's
-            process, and answers are not unpickled there.
+        trust: What workers may send back: "all", or "data" as `Plan.trust` says; then no member lives in the
+            caller's process, and answers are not unpickled there.
         threads: How many rows of a port a worker that is a process runs at once, each on a thread: for members that
             wait. Rows of members that draw from process-wide generators are still run one by one.
         trace: Records where the time goes.
@@ -515,7 +515,7 @@ class Pool:
         return limit
 
     def _go_where_calls_can_be_ended(self, pilot: Pilot) -> None:
-        """Under auto, before the first call with a deadline: everybody goes to processes, for good."""
+        """Under auto, before the first call with a deadline: all members go to processes, for good."""
         crew = self._crew
         self._drain()
         workers = self._asked.workers if crew.members else count_workers(pilot.workers, True, MANY)

@@ -330,7 +330,7 @@ class Evaluation:
             self._note(schedule.notes)
 
     def _verify(self, episodes: list[Episode], wanted: int) -> dict[str, bool]:
-        """Plays some episodes again, here, one after another: drawn by the seed, so that everybody draws the same.
+        """Plays some episodes again, here, one after another: drawn by the seed, so that they are the same each time.
 
         Where only data is trusted they are played in a worker.
         """
