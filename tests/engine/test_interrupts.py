@@ -476,3 +476,26 @@ def test_a_row_that_somebody_was_called_after_is_kept_through_an_interrupt(
         assert port.outputs["out"][0] == 3
         port.round()
         assert port.outputs["out"].tolist() == [4, 3]
+
+
+def interrupted_at(last: int, item: int) -> int:
+    time.sleep(0.004)  # so that every item is a message of its own, and the next one is sent ahead
+    if item == last:
+        raise KeyboardInterrupt
+    return item
+
+
+@pytest.mark.parametrize("last", range(2, 6))
+def test_items_that_are_done_are_given_before_an_interrupt_is_raised(last: int) -> None:
+    """Ctrl-C in one item loses none of those before it, however short they are."""
+    seen = []
+
+    def listen() -> None:
+        for index, outcome in pool.stream(partial(interrupted_at, last), range(9)):
+            seen.append((index, outcome.answer))
+
+    with Pool([]) as pool:
+        with pytest.raises(KeyboardInterrupt):
+            listen()
+        assert seen == [(item, item) for item in range(last)]
+        assert pool.map(partial(interrupted_at, -1), range(3)) == [0, 1, 2]

@@ -48,7 +48,14 @@ class Stream:
         self._meter = Meter() if crew.pilot is not None and len(crew.slots) == 1 else None
 
     def run(self) -> Iterator[tuple[int, Outcome]]:
-        """Yields (index, outcome) as items finish."""
+        """Yields (index, outcome) as items finish; those that have finished before Ctrl-C, too, before it is raised."""
+        try:
+            yield from self._run()
+        except KeyboardInterrupt:  # items here are run as they are sent: one may have finished, and the next not
+            yield from self._finished()
+            raise
+
+    def _run(self) -> Iterator[tuple[int, Outcome]]:
         self._hand_out()
         while self._handles:
             if self._meter is not None:
