@@ -79,6 +79,20 @@ def _check_sample(batch: dict[str, Any], ends: list[tuple[int, bool]], steps: in
         assert batch["discounts"][place] == (0.0 if last == end and terminated else 0.5 ** len(rows))
 
 
+def test_a_ring_that_has_grown_is_read_back_whole() -> None:
+    """A new ring has the room of the first one; what is read into it may need more."""
+    ring = Ring(SEAT, 8)
+    for number in range(10):
+        if ring.count + 3 > ring.room:
+            ring.grow(2 * ring.room)
+        ring.extend(episode(3 * number, 3, True))
+    again = Ring(SEAT, 8)
+    again.load(pickle.loads(pickle.dumps(ring.save(None))))
+    assert window(again, None, 0).columns["rewards"].tolist() == list(range(30))
+    again.extend(episode(30, 1, True))
+    assert window(again, None, 0).columns["rewards"].tolist() == list(range(31))
+
+
 def test_a_column_that_is_not_there_is_named() -> None:
     ring = Ring(SEAT, 8)
     ring.extend(episode(0, 3, True))

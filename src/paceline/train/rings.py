@@ -178,11 +178,12 @@ class Ring:
         span = self.span(capacity, 0)
         arrays = {} if self.shared is None else self.shared.arrays
         kept = {name: _taken(array, span, name, self.room) for name, array in arrays.items()}
-        return {"count": self.count, "forgotten": self._forgotten, "lo": span.lo, "arrays": kept}
+        return {"count": self.count, "room": self.room, "forgotten": self._forgotten, "lo": span.lo, "arrays": kept}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Goes on from what `save` gave."""
         self.count, self._forgotten, kept = state["count"], state["forgotten"], state["arrays"]
+        self.room = max(self.room, state["room"])  # it may have grown
         if not kept:
             return
         self.shared = SharedArrays(
@@ -323,6 +324,7 @@ def _slice(array: Array, lo: int, hi: int, room: int) -> Array:
 def _put(array: Array, start: int, rows: Array | Sequence[Any]) -> None:
     """Writes rows from the place of row `start` on, around the seam if need be."""
     room, rows = len(array), np.asarray(rows)
+    assert len(rows) <= room, "a ring must be grown before it is written to"
     begin = start % room
     before = min(len(rows), room - begin)
     array[begin : begin + before] = rows[:before]
