@@ -7,7 +7,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.interrupts import UNINTERRUPTED, pressed
 
 
 class Interrupting:
@@ -36,7 +36,7 @@ class Interrupting:
             self._left -= 1
             if self._left < 0:
                 sys.settrace(None)
-                raise KeyboardInterrupt
+                raise pressed()
         return self
 
     def __enter__(self) -> None:

@@ -5,6 +5,7 @@ PacelineError
 ├── TooLarge          a message is above the pool's limit
 ├── NotData           an answer holds more than data, and the plan trusts data only
 ├── RolloutsFailed    some rollouts of a collection could not be played; it has the others
+├── EpisodesFailed    some episodes of an evaluation could not be played; it has the report
 ├── Diverged          an update made weights that are not finite
 ├── WorkerLost        a worker died, and dies again whenever it runs this call
 │   └── CallTimeout   … or does not come back within its deadline, and was killed for it
@@ -61,6 +62,18 @@ class RolloutsFailed(PacelineError):
             f"{len(failures)} of {len(collection)} rollouts failed, rollout {index} by {first.kind}: {first.message}. "
             "The others are in .collection of this error"
         )
+
+
+class EpisodesFailed(PacelineError):
+    """Some episodes of an evaluation could not be played.
+
+    Attributes:
+        report: Of all of them.
+    """
+
+    def __init__(self, report: Any) -> None:
+        self.report = report
+        super().__init__(f"{report.told_failures()}. Everything is in .report of this error")
 
 
 class Diverged(PacelineError, ArithmeticError):

@@ -481,7 +481,7 @@ def test_a_row_that_somebody_was_called_after_is_kept_through_an_interrupt(
 def interrupted_at(last: int, item: int) -> int:
     time.sleep(0.004)  # so that every item is a message of its own, and the next one is sent ahead
     if item == last:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
     return item
 
 

@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from members import BadStr, DeadlyToBind, Dictionary, Fault, Ledger, Odd, SlowRo
 
 import paceline
 from paceline import Pool
-from paceline.engine import sending
+from paceline.engine import HERE, sending
 from paceline.engine.host import Host
 from paceline.engine.seat import ERROR
 
@@ -295,3 +296,78 @@ def test_workers_of_a_forked_child_are_heard() -> None:
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+ASKED: list[Callable[[], Any]] = []
+"""What a member asks for, in the middle of its own call."""
+
+
+class Asks(Ledger):
+    """Asks its own pool, and says nothing of it."""
+
+    def ask(self) -> None:
+        ASKED.pop()()
+
+
+WAYS: dict[str, Callable[[Pool], Any]] = {
+    "itself": lambda pool: pool.call("times", {0: (1,)}),
+    "another": lambda pool: pool.call("times", {1: (1,)}),
+    "post": lambda pool: pool.post("times", {1: (1,)}),
+    "map": lambda pool: pool.map(abs, [1, -2]),
+    "move": lambda pool: pool.move([HERE] * 2),
+    "port": lambda pool: pool.port("add_row", *ONE),
+    "snapshot": lambda pool: pool.snapshot(),
+}
+
+
+@pytest.mark.parametrize("ask", WAYS.values(), ids=list(WAYS))
+@pytest.mark.parametrize("backend", ["inline", "auto"])
+def test_a_member_here_that_asks_its_own_pool_is_told_so_and_the_pool_goes_on(
+    backend: str, ask: Callable[[Pool], Any]
+) -> None:
+    with Pool([Asks, Asks], backend=backend) as pool:
+        ASKED[:] = [lambda: ask(pool)]
+        with pytest.raises(paceline.BadInput, match="a member has asked its own pool"):
+            pool.call("ask", {0: ()})
+        assert pool.call("times", {0: (2,), 1: (3,)}) == {0: 2.0, 1: 3.0}
+
+
+def test_an_answer_is_not_waited_for_in_the_middle_of_a_call() -> None:
+    with Pool([Asks, Asks]) as pool:
+        first, later = pool.post("ask", {0: ()}), pool.post("times", {1: (2,)})
+        ASKED[:] = [later.wait]
+        with pytest.raises(paceline.BadInput, match="a member has asked its own pool"):
+            first.wait()
+        assert later.wait() == {1: 2.0}
+
+
+class Stops(Ledger):
+    """Raises KeyboardInterrupt by itself, after a draw if it is told so."""
+
+    def stop(self, draws: bool) -> None:
+        self.value += np.random.random() if draws else 1.0
+        raise KeyboardInterrupt("of its own")
+
+    def stop_row(self, a: np.ndarray, o: np.ndarray) -> None:
+        self.stop(False)
+
+
+@pytest.mark.parametrize("draws", [False, True], ids=["plain", "draws"])
+def test_a_member_that_raises_keyboard_interrupt_interrupts_nobody(killable: str, draws: bool) -> None:
+    """That is its own error, told once, here as elsewhere; all go on as they were."""
+
+    def story(backend: str) -> list[Any]:
+        with Pool([Stops, Stops], backend=backend, workers=1, seed=7) as pool:
+            for _ in range(2):
+                error = pool.call("stop", {0: (draws,)}, outcomes=True)[0].error
+                assert isinstance(error, KeyboardInterrupt)
+                assert str(error) == "of its own"
+            port = pool.port("stop_row", *ONE, members=[0])
+            port.post()
+            port.wait(outcomes=True)
+            assert isinstance(port.errors[0], KeyboardInterrupt)
+            found = [pool.call("times", {1: (2,)}), pool.call("get")]
+            pool.move([0, HERE] if backend == "inline" else [HERE, 0])  # by replay
+            return [*found, pool.call("get")]
+
+    assert story(killable) == story("inline")

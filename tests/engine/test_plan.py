@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from functools import partial
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -146,6 +148,33 @@ def test_auto_goes_where_it_pays_and_the_result_is_the_same(
     # On a loaded machine processes may turn out slower than here; then it comes back, and says so.
     assert plan.backend == backend or "back here" in plan.why
     assert plan.why
+
+
+def busy(_: int) -> int:
+    end = perf_counter() + 0.01
+    while perf_counter() < end:
+        pass
+    return os.getpid()
+
+
+def test_maps_under_auto_take_no_more_workers_than_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "current", lambda: Budget(slots=6, memory=1 << 34))
+    with Pool([], backend="auto", workers=2) as pool:
+        pool.map(busy, range(40))
+        assert [(worker.number, worker.backend) for worker in pool.workers] == [(0, "process"), (1, "process")]
+
+
+class Draws:
+    def draw(self) -> float:
+        return float(np.random.rand())
+
+
+def test_members_that_leave_threads_take_no_more_workers_than_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "current", lambda: Budget(slots=6, memory=1 << 34))
+    with Pool([Draws] * 6, backend="auto", workers=2) as pool:
+        pool.begin_on("thread", 2, "as it is told")
+        pool.call("draw")
+        assert [(worker.number, worker.backend) for worker in pool.workers] == [(0, "process"), (1, "process")]
 
 
 def test_auto_moves_a_port_too() -> None:

@@ -112,7 +112,7 @@ def test_an_interrupted_round_is_void() -> None:
         def step_row(self, move: np.ndarray, place: np.ndarray, total: np.ndarray) -> None:
             super().step_row(move, place, total)
             if float(move) == 13.0:
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
 
     with Pool([partial(Stopped, n) for n in range(3)]) as pool, Pool([partial(Walker, n) for n in range(3)]) as plain:
         port, other = pool.port("step_row", *WALK), plain.port("step_row", *WALK)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 import paceline
-from paceline.engine import Pool, Published, SharedArrays
+from paceline.engine import Pool, Published, SharedArrays, machine
+from paceline.engine.array_server import ArrayServer, ArraySource
 
 
 class Reads:
@@ -63,6 +65,87 @@ def test_nothing_is_left_open() -> None:
         shared.close()
         del shared
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+# -- on another machine: workers of Ray are where main is, and are told that main is somewhere else --------------------
+
+
+class Fetches:
+    """Fetches rows of what it is given a place of."""
+
+    def fetch(self, shared: SharedArrays, start: int, stop: int) -> Any:
+        shared.fetch({"rows": [(start, stop)]})
+        self.kept = shared
+        return shared.arrays["rows"].tolist(), shared.mapped, shared.arrays["rows"].flags.writeable
+
+    def reads(self, shared: SharedArrays) -> list[str]:
+        return list(shared.arrays)
+
+    def total(self, published: Published) -> float:
+        return float(published.get().sum())
+
+
+def servers() -> int:
+    return sum(thread.name == "paceline-arrays" for thread in threading.enumerate())
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Main is on a machine on which none of its workers is."""
+    monkeypatch.setattr(machine, "this_machine", lambda: ("another kernel", "pid:[1]"))
+
+
+def test_workers_on_another_machine_have_the_rows_that_they_fetch(ray_cluster: str, elsewhere: None) -> None:
+    """Before the first fetch there are no rows; in place of a worker that is killed another one fetches them again."""
+    shared = SharedArrays({"rows": ((5,), "<i4"), "none": ((0, 3), "|b1")})
+    shared.arrays["rows"][:] = range(1, 6)
+    with Pool([Fetches, Fetches], backend="ray", workers=2) as pool:
+        assert pool.call("reads", {0: (shared,)}, record=False) == {0: []}
+        assert pool.call("fetch", {0: (shared, 1, 3)}) == {0: ([0, 2, 3, 0, 0], False, False)}
+        assert pool.call("fetch", {0: (shared, 4, 5), 1: (shared, 0, 2)}) == {
+            0: ([0, 2, 3, 0, 5], False, False),
+            1: ([1, 2, 0, 0, 0], False, False),
+        }
+        os.kill(pool.workers[0].pid, 9)
+        assert pool.call("fetch", {0: (shared, 0, 1)}) == {0: ([1, 2, 3, 0, 5], False, False)}
+        assert [event.kind for event in pool.events] == ["lost"]
+        assert pool.call("total", {1: (Published(np.ones(100_000)),)}, record=False) == {1: 100_000.0}
+        place = pickle.dumps(shared)
+        shared.close()
+        with pytest.raises(paceline.BadInput, match=r"on another machine: .* gone"):
+            pool.call("fetch", {1: (shared, 2, 3)}, record=False)
+    assert servers() == 0
+    with pytest.MonkeyPatch.context() as here:
+        here.setattr(machine, "this_machine", lambda: ("this kernel", "pid:[1]"))
+        with pytest.raises(paceline.BadInput, match="that process is on another machine"):
+            pickle.loads(place)
+
+
+def test_workers_on_this_machine_need_no_server(ray_cluster: str) -> None:
+    shared = SharedArrays({"rows": ((3,), "<i4")})
+    with Pool([Fetches], backend="ray", workers=1) as pool:
+        assert pool.call("fetch", {0: (shared, 0, 1)}) == {0: ([0, 0, 0], True, False)}
+        assert servers() == 0
+
+
+def test_rows_are_for_those_who_know_the_key() -> None:
+    shared = SharedArrays({"rows": ((3,), "<i4")})
+    shared.arrays["rows"][:] = 7
+    name, rows = shared._place, np.zeros(3, np.int32)
+    server = ArrayServer("127.0.0.1")
+    try:
+        with pytest.raises(paceline.BadInput, match="does not answer"):
+            ArraySource(server.address, b"another key").fetch(name, [("rows", 0, 3, rows)])
+        assert rows.tolist() == [0, 0, 0]
+        source = ArraySource(server.address, server.key)
+        with pytest.raises(paceline.BadInput, match="KeyError: 'columns'"):
+            source.fetch(name, [("columns", 0, 3, rows)])
+        source.fetch(name, [("rows", 0, 3, rows)])
+        assert rows.tolist() == [7, 7, 7]
+    finally:
+        server.close()
+    with pytest.raises(paceline.BadInput, match="does not answer"):
+        source.fetch(name, [("rows", 0, 3, rows)])
 
 
 class Loads:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import os
+import signal
 import sys
 import weakref
 from collections.abc import Callable
@@ -234,7 +235,7 @@ def test_ctrl_c_of_a_member_who_has_drawn_leaves_the_caller_its_generator() -> N
         def add(self, by: int) -> int:
             if by == 13:
                 np.random.random()
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
             return super().add(by)
 
     np.random.seed(3)
@@ -250,19 +251,39 @@ def test_ctrl_c_of_a_member_who_has_drawn_leaves_the_caller_its_generator() -> N
 
 @pytest.mark.parametrize("draws", [False, True], ids=["asks", "asks and draws"])
 def test_in_the_middle_of_a_call_its_pool_is_not_asked(draws: bool) -> None:
+    """Its own call raises, the others' are made, and the pool goes on."""
     with Pool([Adds] * 3) as pool:
         pool.call("add", dict.fromkeys(range(3), (1,)))
 
         def ask() -> None:
-            pool.call("look")
-            np.random.random(int(draws))
+            try:
+                pool.call("look")
+            finally:
+                np.random.random(int(draws))
 
         Adds.ask = ask
-        told: list[Handle] = []
-        with pytest.raises(paceline.BadInput, match="asked its own pool"):
-            pool.run_here("add", pool.pack(dict.fromkeys(range(3), (1,))), told.append)
-        assert told == []
-        assert pool.call("add", dict.fromkeys(range(3), (1,))) == {0: 2, 1: 2, 2: 2}
+        found: dict[int, Outcome] = {}
+        pool.run_here("add", pool.pack(dict.fromkeys(range(3), (1,))), into(found))
+        found |= pool.call("add", {member: (1,) for member in range(3) if member not in found}, outcomes=True)
+        if draws:  # it is built and asked again, and has nothing more to ask
+            assert found == {0: Outcome(2), 1: Outcome(2), 2: Outcome(2)}
+        else:
+            assert isinstance(found.pop(0).error, paceline.BadInput)
+            assert found == {1: Outcome(2), 2: Outcome(2)}
+        assert pool.call("look") == {0: 1 + draws, 1: 2, 2: 2}
+
+
+@pytest.mark.parametrize("way", ["call", "run_here"])
+def test_a_pool_closed_in_the_middle_of_a_call_says_so(way: str) -> None:
+    with Pool([Adds] * 3) as pool:
+        pool.call("add", dict.fromkeys(range(3), (1,)))
+        ways = {
+            "call": lambda: pool.call("add", {0: (1,)}),
+            "run_here": lambda: pool.run_here("add", pool.pack({0: (1,)}), lambda handle: None),
+        }
+        Adds.ask = pool.close
+        with pytest.raises(paceline.Closed):
+            ways[way]()
 
 
 def test_long_journals_are_shortened() -> None:
@@ -325,7 +346,7 @@ class Weighs(Adds):
 
     def add(self, by: int) -> int:
         if by == 13:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return super().add(by)
 
 

@@ -54,6 +54,21 @@ def test_spans_are_kept_in_order(trace: Trace) -> None:
     assert trace.spans[2].seconds == 4.0
 
 
+def test_pools_and_phases_have_rows_of_their_own(target: Path) -> None:
+    """Workers of two pools with one number do not share a row; what main is about stands above all."""
+    whole = Trace(limit=4)
+    whole.part("learners").add("call", "learn", 0.0, 2.0, worker=0)
+    whole.part("actors").add("call", "act", 1.0, 3.0, worker=0)
+    whole.add("phase", "collect epoch 3", 0.0, 3.0, worker=MAIN)
+    whole.add("call", "step", 0.0, 1.0, worker=0)
+    whole.part("actors").add("call", "act", 3.0, 4.0, worker=0)
+    assert (len(whole), whole.dropped) == (4, 1)
+    rows = row_names(written(whole, target))
+    assert [rows[row] for row in sorted(rows)] == ["main: phases", "worker 0", "actors: worker 0", "learners: worker 0"]
+    assert [event["name"] for event in events(written(whole, target), "X")][2] == "collect epoch 3"
+    assert "learners: worker 0" in whole.summary()
+
+
 def test_times_are_microseconds_from_the_first_span(trace: Trace, target: Path) -> None:
     first_call = events(written(trace, target), "X")[2]
     assert (first_call["ts"], first_call["dur"]) == (1.5e6, 4e6)

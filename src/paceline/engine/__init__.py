@@ -4,9 +4,12 @@ from paceline.engine.backend import find as find_backend
 from paceline.engine.budget import WORKER_BYTES, Budget
 from paceline.engine.budget import current as current_budget
 from paceline.engine.calls import Handle, Outcome, wait_for_any
+from paceline.engine.forkserver import prepare as prepare_workers
+from paceline.engine.forkserver import seconds_until_ready as seconds_until_workers
 from paceline.engine.generators import draws_of
 from paceline.engine.moving import spread
 from paceline.engine.own_streams import OwnStreams
+from paceline.engine.owned_streams import OwnedStreams, seeds_from_caller
 from paceline.engine.plain import data_record, fits
 from paceline.engine.plan import TWO_CORES_ARE_NOT_TWICE_ONE, WAITS_BELOW, Plan, wanted_cpu
 from paceline.engine.pool import Pool, WorkerInfo
@@ -31,6 +34,7 @@ __all__ = [
     "Handle",
     "Outcome",
     "OwnStreams",
+    "OwnedStreams",
     "Plan",
     "Pool",
     "Port",
@@ -46,7 +50,10 @@ __all__ = [
     "find_backend",
     "fits",
     "kept",
+    "prepare_workers",
     "put_back",
+    "seconds_until_workers",
+    "seeds_from_caller",
     "spread",
     "take",
     "tell_workers",

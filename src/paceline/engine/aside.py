@@ -115,7 +115,8 @@ class Aside:
         self._crew.note("unshared", f"{who} draw from process-wide generators on threads: moving to processes")
         for index in indices:
             self._crew.members[index].isolated = True
-        workers = max(1, min(len(self._crew.members), budget.current().slots))
+        mine = budget.current() if self._crew.pilot is None else self._crew.pilot.budget()
+        workers = max(1, min(len(self._crew.members), mine.slots))
         self._crew.moving.relocate("process", workers)
         if self._crew.pilot is not None:
             self._crew.pilot.settle("process", workers, "members drew from process-wide generators on threads")

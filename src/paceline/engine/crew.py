@@ -30,7 +30,7 @@ from paceline.engine.sending import JOURNALED, Sending
 from paceline.engine.shortening import Shortening
 from paceline.engine.straight import not_here
 from paceline.engine.trace import Trace
-from paceline.errors import Closed, PlanNotMet
+from paceline.errors import BadInput, Closed, PlanNotMet
 
 if TYPE_CHECKING:
     from paceline.engine.pilot import Pilot
@@ -94,6 +94,7 @@ class Crew:
         self.builds_at_leisure = False  # what is built and replayed may take as long as it likes
         self.owner = os.getpid()
         self.closed = False
+        self.runs_here = False  # a member in the caller's process is in the middle of a call
         self.slots = {HERE: Slot(HERE, find("inline"))}
         self.backend = find(backend)
         self.slots.update({number: Slot(number, self.backend) for number in range(workers)})
@@ -126,8 +127,14 @@ class Crew:
         if self.closed:
             raise Closed("this pool has been closed")
 
+    def check_outside(self) -> None:
+        """Raises `BadInput` if a member in the caller's process asks its own pool in the middle of its call."""
+        if self.runs_here:
+            raise BadInput("a member has asked its own pool for something in the middle of its call; ask from outside")
+
     def distrust(self) -> None:
         """We were interrupted. Unless that was in mere waiting, every slot with something under way is suspect."""
+        self.runs_here = False
         if self.steady:
             self.steady = False
             return

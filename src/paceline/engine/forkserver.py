@@ -14,6 +14,7 @@ from __future__ import annotations
 import array
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -55,6 +56,7 @@ ONE_THREAD = dict.fromkeys(
     "1",
 )
 _PACKET = 1 << 20
+_START_SECONDS, _TORCH_SECONDS = 0.4, 1.0  # until a server is there, and until it has imported torch
 _START = """
 import json, sys
 with open(int(sys.argv[1])) as note:
@@ -98,7 +100,10 @@ class ForkServer:
         self.owner = os.getpid()
         self._lock = threading.Lock()
         self._broken = False
+        self._greeting = process is not None  # a question that it answers when it has imported everything
         self._sock, self._process = sock, process
+        if self._greeting:
+            send(sock, ("status", 0), [])
 
     def fork(self, config: dict[str, Any], fds: list[int]) -> tuple[int, int]:
         """Starts a worker that owns `fds`. Returns its pid and a descriptor that turns readable at its end."""
@@ -130,9 +135,29 @@ class ForkServer:
             self._process.kill()
             self._process.wait()
 
+    @property
+    def ready(self) -> bool:
+        """Whether it has imported everything, so that it forks at once."""
+        if self._greeting and self._lock.acquire(blocking=False):  # else it is being asked for a worker
+            try:
+                self._greeting = not select.select([self._sock], [], [], 0)[0] or not self._take_greeting()
+            finally:
+                self._lock.release()
+        return not self._greeting
+
+    def _take_greeting(self) -> bool:
+        try:
+            receive(self._sock)
+        except (OSError, EOFError):  # it is gone: who asks it for a worker is told
+            self._broken = True
+        return True
+
     def _ask(self, request: tuple[Any, ...], fds: list[int]) -> tuple[Any, list[int]]:
         with self._lock:
             try:
+                if self._greeting:
+                    receive(self._sock)
+                    self._greeting = False
                 send(self._sock, request, fds)
                 return receive(self._sock)
             except (OSError, EOFError) as error:
@@ -204,6 +229,22 @@ def server() -> ForkServer:
 def is_running() -> bool:
     """Whether workers can be had at once."""
     return bool(_servers)
+
+
+def prepare() -> bool:
+    """Has the server start and import, on a core that is idle, without waiting for it. Returns whether it is ready:
+    a caller that has something to do meanwhile asks again."""
+    try:
+        return server().ready
+    except OSError:  # to start a worker will say so
+        return True
+
+
+def seconds_until_ready() -> float:
+    """About how long it takes until workers can be forked; 0 if they can."""
+    if is_running():
+        return 0.0
+    return _START_SECONDS + (_TORCH_SECONDS if "torch" in sys.modules else 0.0)
 
 
 def close_servers() -> None:

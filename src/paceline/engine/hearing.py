@@ -40,6 +40,7 @@ class Hearing:
         """
         if self._crew.closed:
             return False
+        self._crew.check_outside()
         self._crew.mend()
         try:
             return self._pump(timeout)
@@ -113,13 +114,16 @@ class Hearing:
     def _collect(self, slot: Slot, most: int = 1 << 30) -> None:
         """Takes replies in until none is left, or none is due."""
         while most > 0:
+            self._crew.runs_here = slot.worker.backend == "inline"
             try:
                 reply = slot.worker.receive()
             except Gone as gone:
                 with UNINTERRUPTED:
                     self._crew.recovery.recover(slot, gone)
                 return
-            if reply is None:
+            finally:
+                self._crew.runs_here = False
+            if reply is None or self._crew.closed:  # by a member in the middle of its call
                 return
             kind, content = reply
             if kind == "news":

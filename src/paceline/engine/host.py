@@ -19,7 +19,7 @@ from paceline.engine import plain, wire
 from paceline.engine.crowd import Crowd
 from paceline.engine.echo import SMALL, echo_of
 from paceline.engine.generators import GENERATORS
-from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.interrupts import UNINTERRUPTED, was_pressed
 from paceline.engine.isolation import Refusing, Shared, Stale, Streams, Swapping
 from paceline.engine.journal import Base
 from paceline.engine.mapping import HostedFunction
@@ -326,7 +326,7 @@ class Host:
 
     def interrupted_by(self, error: BaseException) -> bool:
         """Whether that is Ctrl-C, and the caller's to handle."""
-        return self._interruptible and isinstance(error, KeyboardInterrupt)
+        return self._interruptible and was_pressed(error)
 
     def own_error(self, error: BaseException, exited: str) -> BaseException:
         """What the caller is given for what a member raised; Ctrl-C goes through."""

@@ -45,7 +45,7 @@ class _Uninterrupted:
         if self.pending and not self.depth:
             self.pending = False
             if not isinstance(error, KeyboardInterrupt):  # another error that is on its way becomes its context
-                raise KeyboardInterrupt
+                raise pressed()
 
     def interruptible(self, function: Callable[..., Any], *args: Any) -> bool:
         """Runs within it what may take long: Ctrl-C ends that at once, and is raised when we are out again.
@@ -85,7 +85,8 @@ class _Uninterrupted:
             threading.Thread(target=_come_again, args=[number], daemon=True).start()
         else:
             self.pending = False  # one that was lost before comes with this one
-            raise _guarded(KeyboardInterrupt(), frame)  # without a name: that would hold it in its own traceback
+            # Without a name: that would hold it in its own traceback. At a prompt nothing is run that could lose it.
+            raise pressed(None if frame is None else _Guard(frame))
 
 
 def _frees_an_object(frame: FrameType | None) -> bool:
@@ -117,10 +118,23 @@ class _Guard:
             UNINTERRUPTED.pending = True
 
 
-def _guarded(error: KeyboardInterrupt, frame: FrameType | None) -> KeyboardInterrupt:
-    if frame is not None:  # else at a prompt: nothing is run there that could lose it
-        error.__dict__["guard"] = _Guard(frame)
+def pressed(guard: _Guard | None = None) -> KeyboardInterrupt:
+    """What is raised for Ctrl-C; `was_pressed` knows it again."""
+    error = KeyboardInterrupt()
+    error.__dict__["guard"] = guard
     return error
+
+
+def was_pressed(error: BaseException | None) -> bool:
+    """Whether that comes from Ctrl-C. A KeyboardInterrupt that code raises by itself is an error like any other."""
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    cause: BaseException | None = error
+    while cause is not None and "guard" not in cause.__dict__:
+        cause = cause.__cause__ or cause.__context__
+    handler = signal.getsignal(signal.SIGINT)
+    # Another handler, of the user's, leaves no mark.
+    return cause is not None or (callable(handler) and handler != UNINTERRUPTED.handle and UNINTERRUPTED.on_main())
 
 
 def _place_in(frame: FrameType) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from paceline.engine.crowd import Crowd, on_a_crowds_thread
 from paceline.engine.generators import GENERATORS
-from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.interrupts import UNINTERRUPTED, was_pressed
 from paceline.engine.seeding import SEEDINGS
 from paceline.seeds import Key, sequence
 
@@ -69,7 +69,7 @@ class Swapping:
     def __init__(self, alone: bool = False, interruptible: bool = False, crowd: Crowd | None = None) -> None:
         self._crowd = crowd
         self.alone = alone  # nobody but members draws in this process: what was seen after one call still holds
-        self._passing = KeyboardInterrupt if interruptible else ()  # Ctrl-C goes before: whoever it met is rebuilt
+        self._interruptible = interruptible  # Ctrl-C goes before: the member it met is rebuilt
         self._outside: dict[str, Any] = {}
         self.outside_peek: tuple[object, ...] = ()
         """What the generators looked like when their states were last remembered, if that still holds."""
@@ -88,17 +88,19 @@ class Swapping:
         before = (self.alone and self.outside_peek) or self.watch()
         try:
             answer = function(*args)
-        except self._passing:
+        except BaseException as error:
             if not self.quiet_since(before):
-                self.put_back()
-            raise
-        except BaseException:
-            if not self.quiet_since(before):
-                self.disown()
+                if self._passes(error):
+                    self.put_back()
+                else:
+                    self.disown()
             raise
         if GENERATORS.peek() != before and not self.quiet_since(before):
             self.disown()
         return answer
+
+    def _passes(self, error: BaseException) -> bool:
+        return self._interruptible and was_pressed(error)
 
     def quiet_since(self, before: tuple[object, ...]) -> bool:
         """Whether nobody has drawn since."""
@@ -140,8 +142,8 @@ class Swapping:
                 before = GENERATORS.peek()
                 SWAPPED_IN.append(streams)
             return function(*args)
-        except self._passing:
-            passing = True
+        except KeyboardInterrupt as error:
+            passing = self._passes(error)
             raise
         finally:
             UNINTERRUPTED.depth += on_main  # at once: to call something would be a chance to be interrupted
@@ -175,7 +177,7 @@ class Refusing:
     """For hosts on threads."""
 
     def __init__(self, interruptible: bool = False) -> None:
-        self._passing = KeyboardInterrupt if interruptible else ()
+        self._interruptible = interruptible
 
     def run(self, streams: Streams, name: str, function: Callable[..., Any], args: Any, keep: bool = True) -> Any:
         """Runs one call of a member.
@@ -186,10 +188,9 @@ class Refusing:
         before = self.watch()
         try:
             answer = function(*args)
-        except self._passing:
-            raise
-        except BaseException:
-            self._vouch(before)
+        except BaseException as error:
+            if not (self._interruptible and was_pressed(error)):
+                self._vouch(before)
             raise
         self._vouch(before)
         return answer

@@ -104,7 +104,7 @@ class Pilot:
 
     def choice(self, members: int) -> Choice:
         """What would be chosen for rounds of so many members, from what has been measured here."""
-        return choose(self._measured(members), self._budget())
+        return choose(self._measured(members), self.budget())
 
     def _measured(self, members: int | None = None) -> Measured:
         measured = self._meter.measured(sendable=self._sendable(), touches_globals=self._touches_globals())
@@ -116,7 +116,7 @@ class Pilot:
             self._keep_or_return()
             return
         measured = self._measured()
-        choice = choose(measured, self._budget())
+        choice = choose(measured, self.budget())
         if not all(member.portable for member in self._crew.members):
             choice = Choice("inline", 1, f"{choice.why}; but a member that is not deterministic cannot be moved")
         self.plan = _planned(choice)
@@ -199,7 +199,8 @@ class Pilot:
         self._crew.moving.relocate("inline", 1)
         self.plan = Plan(backend="inline", workers=1, why=text)
 
-    def _budget(self) -> budget.Budget:
+    def budget(self) -> budget.Budget:
+        """What may be used: as many workers as were asked for, else what the job has."""
         mine = budget.current()
         return mine if self.workers is None else budget.Budget(self.workers, mine.memory, mine.waiting)
 

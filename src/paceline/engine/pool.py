@@ -454,6 +454,7 @@ class Pool:
         self._crew.check_open()
         if self._crew.owner != os.getpid():
             raise Closed("this pool belongs to the process that this one was forked from; make a new one")
+        self._crew.check_outside()
         return self._crew
 
     def _number(self) -> int:

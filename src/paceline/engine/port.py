@@ -248,6 +248,7 @@ class Port:
     def cancel(self, *, keep: bool = True) -> None:
         """We were interrupted in the middle of a round: it never took place. Workers that may have begun it are given
         up, and their members rebuilt from journals that do not know of it. What they know (and `keep`) stays."""
+        self._crew.runs_here = False
         self.book.void(self.answers.absorbed, keep=keep)
         self.answers.forget()
         self._end_round()
@@ -257,6 +258,7 @@ class Port:
     def _check_open(self) -> None:
         if self._crew.closed or self._number not in self._crew.ports:
             raise Closed("this port, or its pool, has been closed")
+        self._crew.check_outside()
 
     def _check_not_within(self) -> None:
         if self.book.waiting is self.book.ones:

@@ -3,7 +3,7 @@
     Published(weights) ── large arrays in shared memory, once ──► in a call: its place ──► get() ──► a copy of its own
 
 What a call carries is the place and a small pickle, so that neither messages nor journals hold the arrays; there is one
-copy of them, that of the version in use. Workers on another machine cannot read it: publish nothing to those.
+copy of them, that of the version in use. Workers on another machine fetch them at every `get`.
 """
 
 from __future__ import annotations
@@ -48,4 +48,5 @@ class Published:
         """The value: a copy of its own at every call."""
         if self._shared is None:
             return wire.unpack(self._head)
+        self._shared.fetch()
         return wire.unpack((self._head, [bytearray(array) for array in self._arrays.values()]))

@@ -24,10 +24,10 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.engine import cluster, forkserver, plain, wire
+from paceline.engine import array_server, cluster, forkserver, machine, plain, shared_arrays, wire
 from paceline.engine.backend import Gone, Reply, Request, Settings
 from paceline.engine.log_records import handle_fields
-from paceline.engine.rayhost import RayHost, last_words, pack, place
+from paceline.engine.rayhost import RayHost, last_words, pack
 from paceline.engine.sentry import Sentry
 from paceline.errors import NotData, PlanNotMet
 
@@ -42,6 +42,7 @@ _EXIT = re.compile(r"exit type: (\w+) Worker exit detail: (.*?)(?: Some common c
 # free CPU would hang its pool. One byte of memory is, because Ray puts actors that ask for nothing on any node.
 _OPTIONS = {"num_cpus": 0, "memory": 1, "max_restarts": 0, "max_task_retries": 0, "enable_task_events": False}
 
+_log = logging.getLogger("paceline")
 _living: weakref.WeakSet[RayWorker] = weakref.WeakSet()
 _foreign: set[tuple[str, str] | None] = set()  # clusters whose processes have another environment than ours must have
 _abandoned: deque[RayWorker] = deque()
@@ -71,6 +72,8 @@ class RayWorker:
         self._killed = False
         self._how = "was killed"
         self._pidfd = -1  # if its process is on this machine
+        self._wants_arrays = False  # it is on another machine, and has not been told who serves shared arrays
+        self._is_served = False
         self._errors = ""
         _living.add(self)
 
@@ -91,8 +94,10 @@ class RayWorker:
             _foreign.add(self._session)
             self.close(0.0)
             return False
-        if where is not None and where == place():
+        if where is not None and where == machine.this_machine():
             self._settle_here()
+        else:
+            self._wants_arrays = self._sentry is None  # one that is trusted with data only is given no key
         return True
 
     def _settle_here(self) -> None:
@@ -102,10 +107,23 @@ class RayWorker:
         ours = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         self._actor.adopt.remote({**ours, **forkserver.environment()})
 
+    def _serve_arrays(self) -> None:
+        """On another machine our shared arrays cannot be mapped: its members ask this process for the rows."""
+        self._wants_arrays = False
+        try:
+            server = array_server.hold(self._ray.util.get_node_ip_address())
+        except OSError as error:  # members that are given shared arrays will say that they cannot read them
+            _log.warning("shared arrays cannot be served to other machines: %s", error)
+            return
+        self._is_served = True
+        self._actor.read_from.remote(server.address, server.key)
+
     def send(self, request: Request, descriptor: int | None = None) -> None:
         if self._killed or not self._connected:
             return
         try:
+            if self._wants_arrays and shared_arrays.in_use():
+                self._serve_arrays()
             self._refs.append(self._actor.handle.remote(pack(request)))
             if self._sentry is not None:
                 self._sentry.asked(request)
@@ -199,6 +217,9 @@ class RayWorker:
         """Sees the process out and gives the end of what it wrote to stderr, if it was on this machine."""
         self._refs.clear()
         _living.discard(self)
+        if self._is_served:
+            self._is_served = False
+            array_server.release()
         if self._pidfd < 0:
             return ""
         if not _ended(self._pidfd, _ASKED):  # a stopped process hears nothing of what Ray asks

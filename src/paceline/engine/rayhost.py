@@ -16,16 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from paceline.engine import budget, forkserver, plain, wire
+from paceline.engine import budget, forkserver, plain, shared_arrays, wire
+from paceline.engine.array_server import ArraySource
 from paceline.engine.arrays import plain_arrays
 from paceline.engine.host import Host
 from paceline.engine.log_records import Fields, fields_of
+from paceline.engine.machine import Machine, this_machine
 
 _TAIL = 8192
 _MARKS = (":job_id:", ":actor_name:", ":task_name:")  # lines that Ray writes for itself
-
-Place = tuple[str, str]
-"""The kernel that runs, and the namespace of its pids."""
 
 
 class RayHost:
@@ -42,15 +41,19 @@ class RayHost:
     def __repr__(self) -> str:
         return f"worker {self._number}"  # Ray puts this before every line that the process prints
 
-    def hello(self) -> tuple[int, Place | None, str, dict[str, str | None]]:
+    def hello(self) -> tuple[int, Machine | None, str, dict[str, str | None]]:
         """Says which process this is, where, in which file its stderr ends, and what it was started with."""
         with contextlib.suppress(OSError):
-            return os.getpid(), place(), os.readlink("/proc/self/fd/2"), _started_with()
+            return os.getpid(), this_machine(), os.readlink("/proc/self/fd/2"), _started_with()
         return os.getpid(), None, "", _started_with()
 
     def adopt(self, environ: dict[str, str]) -> None:
         """Takes main's environment over."""
         os.environ.update(environ)
+
+    def read_from(self, address: tuple[str, int], key: bytes) -> None:
+        """Says where members get main's shared arrays from: this machine is not main's."""
+        shared_arrays.read_from(ArraySource(address, key))
 
     def handle(self, parcel: wire.Packed) -> wire.Packed:
         """Runs one request. Members get copies: the memory of Ray's object store is read-only, and goes away.
@@ -94,15 +97,6 @@ def pack(message: Any) -> wire.Packed:
         return packed
     head, buffers = packed
     return head, [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
-
-
-def place() -> Place | None:
-    """Where this process runs: where both sides name the same place, a pid means the same process to both."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read(), os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return None
 
 
 def _started_with() -> dict[str, str | None]:

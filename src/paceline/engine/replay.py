@@ -15,6 +15,7 @@ import numpy as np
 
 from paceline.engine import wire
 from paceline.engine.echo import Echo, recognised
+from paceline.engine.interrupts import was_pressed
 from paceline.engine.isolation import Refusing, Shared, Stale, Swapping
 from paceline.engine.journal import outputs_differ
 from paceline.engine.seat import Anew, Seat, ability
@@ -45,11 +46,13 @@ def _replay_call(
         answer = isolation.run(seat.streams, method, getattr(seat.value, method), args)
         answer = answer.answer if type(answer) is Anew else answer
         same = recognised(expected, answer)
-    except (Stale, Shared, KeyboardInterrupt):
+    except (Stale, Shared):
         raise
     except SystemExit:
         same = expected == check(MemberExit.__qualname__)
     except BaseException as error:
+        if was_pressed(error):
+            raise
         same = expected == check(type(error).__qualname__)
     if not same and expected not in _NEVER_SENT:
         raise ReplayDiverged(_divergence(seat.index, f"call {number}, {method}(),"))
@@ -80,9 +83,11 @@ def _replay_port(
         begin(seat.index)
         try:
             isolation.run(seat.streams, method, function, (*(rows[step, ...] for rows in inputs), *outputs))
-        except (Stale, Shared, KeyboardInterrupt):
+        except (Stale, Shared):
             raise
         except BaseException as error:  # it raised the first time too, and the caller was told then
+            if was_pressed(error):
+                raise
             _log.debug("member %d raised %s again in replay", seat.index, type(error).__name__)
     if outputs_differ(outputs, expected):
         raise ReplayDiverged(_divergence(seat.index, f"the last of {steps} runs of {method}()"))
@@ -94,6 +99,6 @@ _WAYS: dict[str, Callable[..., None]] = {"call": _replay_call, "told": _replay_t
 def _divergence(index: int, what: str) -> str:
     return (
         f"member {index} was rebuilt after its worker was lost, and {what} gave another answer than before. "
-        "It is not a function of its recipe and its calls (time? network? hash order?); "
-        "`paceline doctor` looks for the cause. Declare it with deterministic=False if that is meant"
+        "It is not a function of its recipe and its calls (time? network? hash order? a generator that it was given no "
+        "seed for?); `paceline doctor` looks for the cause. Declare it with deterministic=False if that is meant"
     )

@@ -18,7 +18,6 @@ from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.ordinary import allows_ordinary_calls, make_ordinary_calls
 from paceline.engine.roster import Slot
 from paceline.engine.seat import OK, Result
-from paceline.errors import BadInput
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
@@ -42,26 +41,26 @@ def run_straight(crew: Crew, slot: Slot, method: str, calls: Calls, take: Take) 
         take: Told once, if any call has been made.
 
     Raises:
-        BadInput: a member has asked its own pool for something in the middle of its call.
+        Closed: a member has closed its own pool in the middle of its call.
     """
     stirs, results, over = crew.stirs, [], False  # type: int, list[Result], bool
     slot.suspect, crew.suspicious, slot.doing = True, True, f"{method}()"  # until what was run is in the journals
     try:
-        _make(slot.worker.host, method, calls, results)
+        _make(crew, slot.worker.host, method, calls, results)
         over = True
     except KeyboardInterrupt as error:  # without the frames that hold members, who may be about to be rebuilt
         raise error.with_traceback(None) from None
     finally:
         with UNINTERRUPTED:
+            crew.runs_here = False  # again, if Ctrl-C came just then
             if crew.stirs == stirs:
                 handle = _journaled(crew, slot, method, calls, results)
                 slot.suspect = crew.suspicious = not over  # if we were interrupted, they are rebuilt from there
                 if len(handle):
                     take(handle)
                     crew.shortening.shorten([crew.members[result[0]] for result in results])
-            elif over:
+            elif over:  # a member has closed the pool in the middle of its call
                 crew.check_open()
-                raise BadInput(f"a member has asked its own pool for something in {method}(); ask from outside")
 
 
 def where_all_live_here(crew: Crew) -> Slot | None:
@@ -75,11 +74,15 @@ def where_all_live_here(crew: Crew) -> Slot | None:
     return slot if allows_ordinary_calls(slot.worker.host) and (crew.pilot is None or crew.pilot.rests) else None
 
 
-def _make(host: Host, method: str, calls: Calls, results: list[Result]) -> None:
-    """Makes what is ordinary, all of it by the same host: a member that asks its own pool may bring another here."""
+def _make(crew: Crew, host: Host, method: str, calls: Calls, results: list[Result]) -> None:
+    """Makes what is ordinary, all of it by the same host."""
     left = iter(calls.items())
-    while make_ordinary_calls(host, method, left, results) is not None:
-        continue  # that one has to be posted
+    crew.runs_here = True
+    try:
+        while make_ordinary_calls(host, method, left, results) is not None:
+            continue  # that one has to be posted
+    finally:
+        crew.runs_here = False
 
 
 def _journaled(crew: Crew, slot: Slot, method: str, calls: Calls, results: list[Result]) -> Handle:

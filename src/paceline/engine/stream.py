@@ -9,13 +9,14 @@ key.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from paceline.engine import budget, wire
+from paceline.engine import wire
 from paceline.engine.calls import Handle, Outcome, Request
 from paceline.engine.crew import Crew
-from paceline.engine.plan import Choice, Measured, Meter, choose
+from paceline.engine.plan import Choice, Meter, choose
 from paceline.engine.roster import HERE, Slot
 from paceline.errors import Closed, NotSendable, PlanNotMet
 from paceline.seeds import Key
@@ -107,15 +108,17 @@ class Stream:
             outcomes = handle.outcomes()
             took = (perf_counter() - begun) / self._ahead
             self._chunk = min(_CHUNK_MOST, max(1, int(_CHUNK_SECONDS / max(took / len(outcomes), 1e-9))))
-            self._ahead = _AHEAD if took < _SHORT else 1
+            # Here the second would be run before the first is given: no worker waits for it in the meantime.
+            self._ahead = _AHEAD if took < _SHORT and self.slots[0].number != HERE else 1
             yield from outcomes.items()
 
     def _spread_out(self) -> None:
         """Under auto the first items are run here; what they took says where the others go."""
-        if self._meter is None or self._exhausted or not self._meter.enough:
+        pilot = self._crew.pilot
+        if pilot is None or self._meter is None or self._exhausted or not self._meter.enough:
             return
         measured = self._meter.measured(sendable=self._sendable(), touches_globals=False)
-        choice = choose(Measured(**{**vars(measured), "members": MANY}), budget.current())
+        choice = choose(replace(measured, members=MANY, capped=pilot.workers is not None), pilot.budget())
         self._meter = None
         self._crew.note("spread", f"map: {choice.why}")
         if choice.backend != "inline":

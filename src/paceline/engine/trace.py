@@ -9,11 +9,12 @@ Who does not trace holds `None` in place of a Trace, and pays for one comparison
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,14 +22,15 @@ from paceline.errors import BadInput
 
 __all__ = ["KINDS", "MAIN", "Span", "Trace"]
 
-KINDS = ("call", "wait", "send", "rebuild", "start", "build", "map", "port")
-"""What a span can be: the pool's own words."""
+KINDS = ("call", "wait", "send", "rebuild", "start", "build", "map", "port", "phase")
+"""What a span can be: the pool's own words; and "phase", what the process that holds the pools is about."""
 
 MAIN = -1
 """The `worker` of spans of the process that holds the pool: its waits, and the members that it runs."""
 
 _CALLS = frozenset({"call", "map", "port"})  # the three ways in which a worker runs a member
-_MAIN_ROW, _WAITS_ROW, _FIRST_WORKER_ROW = 1, 2, 3
+_PHASES_ROW, _MAIN_ROW, _WAITS_ROW, _FIRST_WORKER_ROW = 0, 1, 2, 3
+_ROWS_OF_A_POOL = 10_000  # no pool has as many workers
 
 
 class Span(NamedTuple):
@@ -41,6 +43,7 @@ class Span(NamedTuple):
     worker: int
     pid: int | None
     member: int | None
+    pool: str = ""
 
     @property
     def seconds(self) -> float:
@@ -59,7 +62,8 @@ class Trace:
         if limit < 1:
             raise BadInput(f"limit={limit} keeps no span: give 1 or more, or no trace at all")
         self.limit = limit
-        self.dropped = 0
+        self._pool = ""
+        self._dropped = [0]  # a cell, which the parts share
         self._spans: list[Span] = []
         self._pid = os.getpid()
         self._counting = threading.Lock()
@@ -71,6 +75,17 @@ class Trace:
     def spans(self) -> tuple[Span, ...]:
         """The spans kept so far, in the order in which they were added."""
         return tuple(self._spans)
+
+    @property
+    def dropped(self) -> int:
+        """How many later spans were not kept."""
+        return self._dropped[0]
+
+    def part(self, pool: str) -> Trace:
+        """The same trace for one of several pools: what is added there is shown in rows that bear the pool's name."""
+        part = copy.copy(self)
+        part._pool = pool
+        return part
 
     def add(
         self,
@@ -97,7 +112,7 @@ class Trace:
         if kind not in KINDS or end < start:
             raise BadInput(f"no such span: {kind} {name!r}, {start} to {end}; kinds: {', '.join(KINDS)}")
         if len(self._spans) < self.limit:
-            self._spans.append(Span(kind, name, start, end, worker, pid, member))
+            self._spans.append(Span(kind, name, start, end, worker, pid, member, self._pool))
         else:
             self._drop()
 
@@ -129,7 +144,7 @@ class Trace:
 
     def _drop(self) -> None:
         with self._counting:  # += from several threads would lose some
-            self.dropped += 1
+            self._dropped[0] += 1
 
     def _document(self) -> Iterator[str]:
         """The file in pieces, an event a line, so that a long trace is never held twice."""
@@ -144,42 +159,47 @@ class Trace:
     def _events(self) -> Iterator[dict[str, Any]]:
         spans = self.spans
         yield self._label("process_name", 0, name="paceline")
-        for row in sorted({_row(span) for span in spans}):
-            yield self._label("thread_name", row, name=_row_name(row))
+        pools = {pool: place for place, pool in enumerate(sorted({span.pool for span in spans} | {""}))}
+        names = {_row(span, pools): _row_name(span) for span in spans}
+        for row, name in sorted(names.items()):
+            yield self._label("thread_name", row, name=name)
             yield self._label("thread_sort_index", row, sort_index=row)
         origin = min((span.start for span in spans), default=0.0)
         for span in spans:
-            yield self._event(span, origin)
+            yield self._event(span, origin, _row(span, pools))
 
     def _label(self, what: str, row: int, **args: object) -> dict[str, Any]:
         return {"ph": "M", "name": what, "pid": self._pid, "tid": row, "args": args}
 
-    def _event(self, span: Span, origin: float) -> dict[str, Any]:
-        args = {"worker": span.worker, "pid": span.pid, "member": span.member}
+    def _event(self, span: Span, origin: float, row: int) -> dict[str, Any]:
+        args = {"worker": span.worker, "pid": span.pid, "member": span.member, "pool": span.pool or None}
         return {
             "ph": "X",
             "cat": span.kind,
-            "name": span.name if span.name == span.kind else f"{span.kind} {span.name}",
+            "name": span.name if span.kind in (span.name, "phase") else f"{span.kind} {span.name}",
             "ts": (span.start - origin) * 1e6,
             "dur": span.seconds * 1e6,
             "pid": self._pid,
             # A worker that was rebuilt has a new pid but keeps its row; the pid stands in the arguments.
-            "tid": _row(span),
+            "tid": row,
             "args": {key: value for key, value in args.items() if value is not None},
         }
 
 
-def _row(span: Span) -> int:
+def _row(span: Span, pools: Mapping[str, int]) -> int:
+    if span.kind == "phase":
+        return _PHASES_ROW
     if span.kind == "wait":
         return _WAITS_ROW
     # A message is sent while its worker may still be in an earlier call; on one row the two would cross.
     if span.worker < 0 or span.kind == "send":
         return _MAIN_ROW
-    return _FIRST_WORKER_ROW + span.worker
+    return _FIRST_WORKER_ROW + pools[span.pool] * _ROWS_OF_A_POOL + span.worker
 
 
-def _row_name(row: int) -> str:
-    return {_MAIN_ROW: _who(MAIN), _WAITS_ROW: "main: waits"}.get(row, _who(row - _FIRST_WORKER_ROW))
+def _row_name(span: Span) -> str:
+    named = {"phase": "main: phases", "wait": "main: waits", "send": _who(MAIN)}
+    return named[span.kind] if span.kind in named else _who(span.worker, span.pool)
 
 
 def _extent(spans: Iterable[Span]) -> tuple[float, float]:
@@ -197,18 +217,24 @@ def _time_by_kind(spans: Iterable[Span]) -> list[str]:
 
 
 def _busy_shares(spans: Iterable[Span], total: float) -> list[str]:
-    calls: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+    calls: defaultdict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
     for span in spans:
+        who = ("", MAIN) if span.worker < 0 else (span.pool, span.worker)
         if span.kind in _CALLS:
-            calls[span.worker].append((span.start, span.end))
+            calls[who].append((span.start, span.end))
         elif span.worker >= 0:
-            calls[span.worker] += []  # a worker that was never called is shown too: idle
-    shares = {worker: _union(each) / total if total else 0.0 for worker, each in sorted(calls.items())}
-    return [f"  {_who(worker):<11} {share:>6.1%}" for worker, share in shares.items()]
+            calls[who] += []  # a worker that was never called is shown too: idle
+    shares = {
+        _who(worker, pool): _union(each) / total if total else 0.0 for (pool, worker), each in sorted(calls.items())
+    }
+    widest = max([11, *map(len, shares)])
+    return [f"  {who:<{widest}} {share:>6.1%}" for who, share in shares.items()]
 
 
-def _who(worker: int) -> str:
-    return "main" if worker < 0 else f"worker {worker}"
+def _who(worker: int, pool: str = "") -> str:
+    if worker < 0:
+        return "main"
+    return f"{pool}: worker {worker}" if pool else f"worker {worker}"
 
 
 def _union(intervals: list[tuple[float, float]]) -> float:

@@ -65,8 +65,13 @@ class Waiting:
 
     def _help(self) -> None:
         """Does first what is to be done here; the workers are busy meanwhile."""
-        for worker in self._ringing.by_memory.values():
-            worker.help()
+        self._crew.check_outside()
+        try:
+            for worker in self._ringing.by_memory.values():
+                self._crew.runs_here = worker.backend == "inline"
+                worker.help()
+        finally:
+            self._crew.runs_here = False
         here = self._crew.slots[HERE]
         while here.busy:
             self._crew.hearing.pump(0.0)
