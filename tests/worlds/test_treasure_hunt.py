@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from paceline import digest
 from paceline.worlds import make_treasure_hunt
-from paceline.worlds.treasure_hunt import BUMP, GEM, PLANES
+from paceline.worlds.treasure_hunt import BUMP, GEM
 
 STAY, NORTH, SOUTH, WEST, EAST = range(5)
 Cell = tuple[int, int]
@@ -20,24 +20,24 @@ def placed(cells: list[Cell], gems: tuple[Cell, ...] = (), seed: int = 0, size: 
     """A hunt in which agents and gems are where a test wants them."""
     env = make_treasure_hunt(agents=len(cells), size=size, gems=max(1, len(gems)))
     env.reset(seed=seed)
-    env.board.clear()
-    env.spots = [place(env, cell) for cell in cells]
-    env.board["agent"][env.spots] = 1
-    env.board["gem"][[place(env, cell) for cell in gems]] = 1
+    env.world.clear()
+    for agent, cell in zip(env.game.agents, cells, strict=True):
+        env.world.add(agent, place(env, cell))
+    env.world.fill("gem", [place(env, cell) for cell in gems])
     return env
 
 
 def place(env: Any, cell: Cell) -> int:
-    return int(env.board.inside[cell[0] * env.board.width + cell[1]])
+    return int(env.world.inside[cell[0] * env.world.width + cell[1]])
 
 
 def cells(env: Any) -> list[Cell]:
-    return [env.board.cell(spot) for spot in env.spots]
+    return list(env.game.cells())
 
 
 def step(env: Any, *choices: int) -> tuple[list[int], list[float]]:
     """Steps; gives the order in which moves were made, and the rewards."""
-    order = copy.deepcopy(env.np_random).permutation(len(choices)).tolist()
+    order = copy.deepcopy(env.game.rng).permutation(len(choices)).tolist()
     rewards = env.step(dict(zip(env.agents, choices, strict=True)))[1]
     return order, list(rewards.values())
 
@@ -96,7 +96,7 @@ def test_walls_and_agents_that_stay_cost_a_bump_and_staying_costs_nothing() -> N
         rewards = step(env, *choices)[1]
         assert rewards == [BUMP if choice else 0.0 for choice in choices]
         assert cells(env) == [(0, 0), (0, 1), (8, 8)]
-    assert env.counts["blocked"] == [3, 0, 2]
+    assert [agent.counts["blocked"] for agent in env.game.agents] == [3, 0, 2]
 
 
 def test_the_order_of_the_dict_of_actions_does_not_matter() -> None:
@@ -123,12 +123,12 @@ def test_gems_are_conserved(agents: int, seed: int, spare: int, packed: bool) ->
     env.reset(seed=seed)
     total = np.zeros(agents)
     while env.agents:
-        before = env.board["gem"].copy()
+        before = env.world["gem"].copy()
         _, rewards, _, _, infos = env.step(draw(env, rng))
-        gem, taken = env.board["gem"], [who for who, reward in enumerate(rewards.values()) if reward == GEM]
-        assert gem.sum() == env.gems
-        assert not (gem & (env.board["agent"] | env.board["wall"])).any()
-        assert set((before & ~gem).nonzero()[0]) == {env.spots[who] for who in taken}
+        gem, taken = env.world["gem"], [who for who, reward in enumerate(rewards.values()) if reward == GEM]
+        assert gem.sum() == env.game.gems
+        assert not (gem & (env.world["agent"] | env.world["wall"])).any()
+        assert set((before & ~gem).nonzero()[0]) == {env.game.agents[who].place for who in taken}
         assert (gem & ~before).sum() == len(taken)
         total += list(rewards.values())
         collected, blocked = (np.array([info[name] for info in infos.values()]) for name in ("collected", "blocked"))
@@ -141,7 +141,7 @@ def test_gems_come_back_anywhere() -> None:
     for seed in range(60):
         env = placed([(4, 3)], gems=((4, 4),), seed=seed)
         step(env, EAST)
-        found.append(env.board.cell(int(env.board["gem"].nonzero()[0][0])))
+        found.append(env.world.cell(int(env.world["gem"].nonzero()[0][0])))
     assert {(row > 4, column > 4) for row, column in found} == {(a, b) for a in (True, False) for b in (True, False)}
     assert len(set(found)) > 30
 
@@ -154,12 +154,12 @@ def test_what_agents_do_does_not_shift_the_draws_that_follow() -> None:
     for _ in range(30):
         idle.step(dict.fromkeys(idle.agents, STAY))
         busy.step(draw(busy, rng))
-    assert sum(busy.counts["collected"]) > 0
-    assert idle.np_random.bit_generator.state == busy.np_random.bit_generator.state
+    assert sum(agent.counts["collected"] for agent in busy.game.agents) > 0
+    assert idle.game.rng.bit_generator.state == busy.game.rng.bit_generator.state
 
 
 def test_there_are_forty_gems_by_default_and_more_on_a_larger_grid() -> None:
-    assert [make_treasure_hunt(size=size).gems for size in (3, 10, 21, 42)] == [1, 9, 40, 160]
+    assert [make_treasure_hunt(size=size).game.gems for size in (3, 10, 21, 42)] == [1, 9, 40, 160]
 
 
 # -- the whole ---------------------------------------------------------------------------------------------
@@ -186,9 +186,10 @@ def test_windows_are_crops_of_the_board(agents: int, view: int) -> None:
     for _ in range(10):
         before = cells(env)
         seen = env.step(draw(env, rng))[0]
-        whole = np.stack([np.pad(env.board.shape(name), view, constant_values=name == "wall") for name in PLANES])
+        names = env.world.names
+        whole = np.stack([np.pad(env.world.shape(name), view, constant_values=name == "wall") for name in names])
         for agent, (row, column), was in zip(seen, cells(env), before, strict=True):
             crop = whole[:, row : row + 2 * view + 1, column : column + 2 * view + 1].astype(np.uint8)
-            crop[PLANES.index("agent"), view, view] = (row, column) != was
+            crop[names.index("agent"), view, view] = (row, column) != was
             np.testing.assert_array_equal(seen[agent], crop)
             assert env.observation_space(agent).contains(seen[agent])

@@ -166,16 +166,36 @@ def test_the_courier_says_what_is_done_wrong() -> None:
 # -- rules -------------------------------------------------------------------------------------------------
 
 
+def places(env: Any) -> list[int]:
+    """Where the agents of a world of many are."""
+    return [agent.place for agent in env.game.agents]
+
+
+def board(env: Any) -> Any:
+    """What a world is on: an agent alone has no game."""
+    return env.world if hasattr(env, "world") else env.board
+
+
+def put(env: Any, spots: list[int]) -> None:
+    """Puts the agents of a world of many somewhere else."""
+    for agent in env.game.agents:
+        if agent.place in env.world["agent"].nonzero()[0]:
+            env.world.remove(agent)
+    for agent, spot in zip(env.game.agents, spots, strict=True):
+        env.world.add(agent, spot)
+
+
 def check_board(env: Any) -> None:
     """What holds in every world of many, at any time."""
-    assert len(set(env.spots)) == len(env.possible_agents), "two in one cell"
-    assert not env.board["wall"][env.spots].any(), "somebody in a wall"
-    assert sorted(env.board["agent"].nonzero()[0]) == sorted(env.spots)
-    assert env.board.cells.max() == 1
-    margin = np.ones(env.board.cells.shape[1], bool)
-    margin[env.board.inside] = False
-    assert env.board["wall"][margin].all()
-    assert not env.board.cells[1:, margin].any()
+    world, spots = env.world, places(env)
+    assert len(set(spots)) == len(env.possible_agents), "two in one cell"
+    assert not world["wall"][spots].any(), "an agent in a wall"
+    assert sorted(world["agent"].nonzero()[0]) == sorted(spots)
+    assert world.cells.max() == 1
+    margin = np.ones(world.cells.shape[1], bool)
+    margin[world.inside] = False
+    assert world["wall"][margin].all()
+    assert not world.cells[1:, margin].any()
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
@@ -188,18 +208,18 @@ def test_forage_keeps_its_rules(agents: int, seed: int, dense: bool) -> None:
     env.reset(seed=seed)
     total = dict.fromkeys(env.possible_agents, 0.0)
     while env.agents:
-        ripe = int(env.board["ripe"].sum())
+        ripe = int(env.world["ripe"].sum())
         _, rewards, terminated, truncated, infos = env.step(draw(env, rng))
         check_board(env)
-        grown = int(env.board["ripe"].sum()) - ripe + sum(rewards.values())
-        assert 0 <= grown <= env.bushes
-        assert env.board["ripe"].sum() + env.board["bare"].sum() == env.bushes
-        assert not (env.board["ripe"] & env.board["bare"]).any()
+        grown = int(env.world["ripe"].sum()) - ripe + sum(rewards.values())
+        assert 0 <= grown <= env.game.bushes
+        assert env.world["ripe"].sum() + env.world["bare"].sum() == env.game.bushes
+        assert not (env.world["ripe"] & env.world["bare"]).any()
         assert not any(terminated.values())
         for agent, reward in rewards.items():
             total[agent] += reward
             assert infos[agent]["collected"] == total[agent]
-            assert infos[agent]["moved"] + infos[agent]["blocked"] <= env._time
+            assert infos[agent]["moved"] + infos[agent]["blocked"] <= env.world.turn
     assert all(truncated.values())
 
 
@@ -213,10 +233,10 @@ def test_cleanup_keeps_its_rules(agents: int, seed: int) -> None:
     while env.agents:
         _, rewards, _, _, infos = env.step(draw(env, rng))
         check_board(env)
-        assert not env.board.shape("dirt")[WATER:].any(), "dirt on land"
-        assert not env.board.shape("apple")[:-TREES].any(), "apples outside the orchard"
-        assert not (env.board["apple"] & ~env.board["soil"] & 1).any()
-        assert not env.board["apple"][env.spots].any(), "an apple under somebody's feet"
+        assert not env.world.shape("dirt")[WATER:].any(), "dirt on land"
+        assert not env.world.shape("apple")[:-TREES].any(), "apples outside the orchard"
+        assert not (env.world["apple"] & ~env.world["soil"] & 1).any()
+        assert not env.world["apple"][places(env)].any(), "an apple under somebody's feet"
         for agent, reward in rewards.items():
             total[agent] += reward
             assert infos[agent]["collected"] == total[agent]
@@ -252,15 +272,17 @@ def reachable(env: Any) -> int:
 def test_a_bush_is_ripe_again_after_its_time() -> None:
     env = make_forage(agents=2, regrow=5)
     env.reset(seed=0)
-    place = int(env.board["ripe"].nonzero()[0][0])
-    env._bare(place)
+    place = int(env.world["ripe"].nonzero()[0][0])
     stay = dict.fromkeys(env.agents, 0)
-    env.spots = [spot for spot in env.board.free().tolist() if spot not in env.spots][:2]
+    away = env.world.free().tolist()[:2]
+    put(env, [place, away[0]])
+    env.step(stay)  # gathers
+    put(env, away)
     ripe = []
-    for _ in range(7):
+    for _ in range(6):
         env.step(stay)
-        ripe.append(bool(env.board["ripe"][place]))
-    assert ripe == [False] * 5 + [True] * 2
+        ripe.append(bool(env.world["ripe"][place]))
+    assert ripe == [False] * 4 + [True] * 2
 
 
 def test_who_wants_the_same_berries_gets_them_as_often() -> None:
@@ -269,11 +291,10 @@ def test_who_wants_the_same_berries_gets_them_as_often() -> None:
     won = np.zeros(2)
     for seed in range(200):
         env.reset(seed=seed)
-        env.board.clear()
-        bush = int(env.board.inside[60])
-        env.board["ripe"][bush] = 1
-        env.spots = [bush - 1, bush + 1]
-        env.board["agent"][env.spots] = 1
+        env.world.clear()
+        bush = int(env.world.inside[66])
+        env.world.fill("ripe", bush)
+        put(env, [bush - 1, bush + 1])
         _, rewards, _, _, infos = env.step({"agent_0": 4, "agent_1": 3})
         assert sum(rewards.values()) == 1
         assert sum(info["contested"] for info in infos.values()) == 1
@@ -285,15 +306,13 @@ def test_nothing_grows_while_the_river_is_dirty_and_cleaning_helps() -> None:
     lazy, busy = make_cleanup(agents=6, steps=100), make_cleanup(agents=6, steps=100)
     for env in (lazy, busy):
         env.reset(seed=0)
-        assert env.board["dirt"].sum() / env.board["river"].sum() > CHOKED
-        env.spots = [int(env.board.inside[env.board.width * 2 + column]) for column in range(1, 12, 2)]
-        env.board["agent"][:] = 0
-        env.board["agent"][env.spots] = 1
+        assert env.world["dirt"].sum() / env.world["river"].sum() > CHOKED
+        put(env, [int(env.world.inside[env.world.width * 2 + column]) for column in range(1, 12, 2)])
     for _ in range(100):
         lazy.step(dict.fromkeys(lazy.agents, 0))
         *_, infos = busy.step(dict.fromkeys(busy.agents, CLEAN))
-    assert lazy.board["apple"].sum() == 0
-    assert busy.board["apple"].sum() > 10
+    assert lazy.world["apple"].sum() == 0
+    assert busy.world["apple"].sum() > 10
     assert sum(info["cleaned"] for info in infos.values()) > 20
 
 
@@ -304,15 +323,15 @@ def test_nothing_grows_while_the_river_is_dirty_and_cleaning_helps() -> None:
 def test_a_window_shows_what_is_around_and_whether_the_last_move_went_through(name: str) -> None:
     env, rng = MISSIONS[name].build(), np.random.default_rng(1)
     env.reset(seed=1)
-    reach = env.board.reach
+    reach = env.world.reach
     for _ in range(10):
-        before = list(env.spots)
+        before = places(env)
         obs, *_ = env.step(draw(env, rng))
         for number, agent in enumerate(env.possible_agents):
-            seen, (row, column) = obs[agent], env.board.cell(env.spots[number])
-            assert seen[env.board.names.index("agent"), reach, reach] == (env.spots[number] != before[number])
-            for plane, what in zip(seen, env.board.names, strict=True):
-                padded = np.pad(env.board.shape(what), reach, constant_values=what == "wall")
+            seen, (row, column) = obs[agent], env.world.cell(places(env)[number])
+            assert seen[env.world.names.index("agent"), reach, reach] == (places(env)[number] != before[number])
+            for plane, what in zip(seen, env.world.names, strict=True):
+                padded = np.pad(env.world.shape(what), reach, constant_values=what == "wall")
                 expected = padded[row : row + 2 * reach + 1, column : column + 2 * reach + 1].astype(np.uint8)
                 if what == "agent":
                     expected[reach, reach] = plane[reach, reach]
@@ -323,7 +342,7 @@ def test_a_window_shows_what_is_around_and_whether_the_last_move_went_through(na
 def test_observation_spaces_know_their_planes_also_when_they_were_sent(name: str) -> None:
     env = MISSIONS[name].build()
     space = env.observation_space("agent_0") if name in MANY else env.observation_space
-    assert pickle.loads(pickle.dumps(space)).planes == copy.deepcopy(space).planes == env.board.names
+    assert pickle.loads(pickle.dumps(space)).planes == copy.deepcopy(space).planes == board(env).names
 
 
 @pytest.mark.parametrize("name", MISSIONS)
@@ -338,16 +357,16 @@ def test_images_and_texts(name: str) -> None:
         for _ in range(15):
             env.step(draw(env, rng))
         pictures[mode] = [*frames, env.render()]
-        board = env.board
+        shape = board(env).height, board(env).width
     for image in pictures["rgb_array"]:
         assert image.dtype == np.uint8
         assert image.shape[2] == 3
-        assert image.shape[0] / board.height == image.shape[1] / board.width >= 7
+        assert image.shape[0] / shape[0] == image.shape[1] / shape[1] >= 7
         assert len(np.unique(image @ np.array([1, 256, 65536]))) > 50  # colours
     assert (pictures["rgb_array"][0] != pictures["rgb_array"][1]).any()
     for text in pictures["ansi"]:
         plain = re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n")
-        assert [len(line) for line in plain] == [2 * board.width] * board.height
+        assert [len(line) for line in plain] == [2 * shape[1]] * shape[0]
 
 
 @pytest.mark.parametrize("name", MISSIONS)

@@ -4,6 +4,8 @@ forage         many agents gather berries that grow back      paceline.worlds.fo
 cleanup        a social dilemma: who cleans the river?        paceline.worlds.cleanup
 courier        one agent delivers parcels from memory         paceline.worlds.courier
 treasure_hunt  agents compete for gems                        paceline.worlds.treasure_hunt
+stag_hunt      hares alone or stags together                  paceline.worlds.stag_hunt
+tag            some chase the others                          paceline.worlds.tag
 
 A world is imported when it is built, so that to list the missions costs nothing.
 """
@@ -13,26 +15,37 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paceline.errors import BadInput
 from paceline.types import Mission, typed_name
 
-__all__ = ["MISSIONS", "make_cleanup", "make_courier", "make_forage", "make_treasure_hunt"]
+if TYPE_CHECKING:
+    from paceline.worlds.grid.game import Game
+
+__all__ = [
+    "MISSIONS",
+    "make_cleanup",
+    "make_courier",
+    "make_forage",
+    "make_stag_hunt",
+    "make_tag",
+    "make_treasure_hunt",
+]
 
 
-def make_forage(**options: Any) -> Any:
+def make_forage(turn: str = "simultaneous", **options: Any) -> Any:
     """Builds a foraging grid; see `paceline.worlds.forage.Forage` for the options."""
     from paceline.worlds.forage import Forage
 
-    return _build("forage", Forage, options)
+    return _env(_build("forage", Forage, {"turn": turn, **options}))
 
 
-def make_cleanup(**options: Any) -> Any:
+def make_cleanup(turn: str = "simultaneous", **options: Any) -> Any:
     """Builds a cleanup game; see `paceline.worlds.cleanup.Cleanup` for the options."""
     from paceline.worlds.cleanup import Cleanup
 
-    return _build("cleanup", Cleanup, options)
+    return _env(_build("cleanup", Cleanup, {"turn": turn, **options}))
 
 
 def make_courier(**options: Any) -> Any:
@@ -42,11 +55,25 @@ def make_courier(**options: Any) -> Any:
     return _build("courier", Courier, options)
 
 
-def make_treasure_hunt(**options: Any) -> Any:
+def make_treasure_hunt(turn: str = "simultaneous", **options: Any) -> Any:
     """Builds a treasure hunt; see `paceline.worlds.treasure_hunt.TreasureHunt` for the options."""
     from paceline.worlds.treasure_hunt import TreasureHunt
 
-    return _build("treasure_hunt", TreasureHunt, options)
+    return _env(_build("treasure_hunt", TreasureHunt, {"turn": turn, **options}))
+
+
+def make_stag_hunt(turn: str = "simultaneous", **options: Any) -> Any:
+    """Builds a stag hunt; see `paceline.worlds.stag_hunt.StagHunt` for the options."""
+    from paceline.worlds.stag_hunt import StagHunt
+
+    return _env(_build("stag_hunt", StagHunt, {"turn": turn, **options}))
+
+
+def make_tag(turn: str = "simultaneous", **options: Any) -> Any:
+    """Builds a game of tag; see `paceline.worlds.tag.Tag` for the options."""
+    from paceline.worlds.tag import Tag
+
+    return _env(_build("tag", Tag, {"turn": turn, **options}))
 
 
 def _build(name: str, world: type, options: Mapping[str, Any]) -> Any:
@@ -54,6 +81,13 @@ def _build(name: str, world: type, options: Mapping[str, Any]) -> Any:
     if unknown := [option for option in options if option not in known]:
         raise BadInput(f"{name} has no option {', '.join(unknown)}; it has {', '.join(known)}")
     return world(**options)
+
+
+def _env(game: Game) -> Any:
+    """The form of a game that goes with its turns."""
+    from paceline.worlds.grid.envs import Aec, Parallel
+
+    return Aec(game) if game.ordered else Parallel(game)
 
 
 _ALL = (
@@ -82,6 +116,8 @@ _ALL = (
         make_treasure_hunt,
         about="Four agents compete for gems; one that is taken comes back somewhere else.",
     ),
+    Mission("stag_hunt", make_stag_hunt, about="Four agents: a hare for each alone, or a stag if two come together."),
+    Mission("tag", make_tag, about="Five agents, one of whom is it and chases the others."),
 )
 
 MISSIONS: Mapping[str, Mission] = MappingProxyType({typed_name(mission.name): mission for mission in _ALL})

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from numpy.lib.stride_tricks import as_strided
 
 from paceline.errors import BadInput
 
@@ -71,8 +72,23 @@ class Board:
         self.cells = np.zeros((len(self.names), (height + 2 * reach) * self.stride), np.uint8)
         self.inside = self.places(*np.indices((height, width)).reshape(2, -1))
         self.moves = tuple(row * self.stride + column for row, column in MOVES)
-        rows, columns = np.indices((2 * reach + 1, 2 * reach + 1)).reshape(2, -1) - reach
-        self._window = rows * self.stride + columns
+        self._bind()
+
+    def _bind(self) -> None:
+        """Makes the views of the cells that a copy needs anew."""
+        side, (count, size) = 2 * self.reach + 1, self.cells.shape
+        self._corner = self.reach * self.stride + self.reach  # how far a window begins before its middle
+        shape, strides = (size - 2 * self._corner, count, side, side), (1, size, self.stride, 1)
+        self._windows = as_strided(self.cells, shape, strides, writeable=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without views: copied apart, they would be views of nothing."""
+        return {name: value for name, value in vars(self).items() if name != "_windows"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Goes on as a copy."""
+        vars(self).update(state)
+        self._bind()
 
     def __getitem__(self, name: str) -> Array:
         """The plane of that name, to read and to write, by place."""
@@ -103,12 +119,15 @@ class Board:
         """The places where nothing is."""
         return self.inside[~self.cells[:, self.inside].any(0)]
 
+    def lattice(self) -> Array:
+        """The places whose row and column are odd: no two of them touch, so what fills them never cuts a cell off."""
+        return self.places(*np.indices((self.height // 2, self.width // 2)).reshape(2, -1) * 2 + 1)
+
     def windows(self, places: Sequence[int]) -> Array:
         """What is seen from these places, in memory of its own: place × plane × row × column."""
-        seen = self.cells[:, np.asarray(places)[:, None] + self._window]
-        side = 2 * self.reach + 1
-        shape = (len(places), len(self.names), side, side)
-        return np.ascontiguousarray(seen.transpose(1, 0, 2)).reshape(shape)
+        corner = self._corner
+        seen: Array = self._windows[[place - corner for place in places]]
+        return seen
 
 
 def whole(name: str, value: Any, least: int, most: int) -> int:
@@ -139,6 +158,8 @@ def choice(name: str, action: Any, count: int) -> int:
     Raises:
         BadInput: it is none of the `count` actions; `name` says whose it is.
     """
+    if type(action) is int and 0 <= action < count:
+        return action
     try:
         number = int(action)
     except (TypeError, ValueError):

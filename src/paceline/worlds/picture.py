@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import colorsys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -40,12 +40,14 @@ class Scene:
         things: The name of a thing → where it is.
         agents: The cell of each agent, in the order of the agents.
         loaded: The cells of agents who carry something.
+        looks: The name of a thing that has no picture here → its colour and its character.
     """
 
     ground: Array
     things: Mapping[str, Array]
     agents: Sequence[Cell]
     loaded: Sequence[Cell] = ()
+    looks: Mapping[str, tuple[Colour, str]] = field(default_factory=dict)
 
 
 def checkered(height: int, width: int, colours: tuple[Colour, Colour]) -> Array:
@@ -72,7 +74,7 @@ def rgb(scene: Scene) -> Array:
     canvas = np.repeat(np.repeat(scene.ground.astype(np.float32), size, 0), size, 1)
     tiles = canvas.reshape(height, size, width, size, 3)
     for name, mask in scene.things.items():
-        _stamp(tiles, mask.nonzero(), sprite(name, size))
+        _stamp(tiles, mask.nonzero(), sprite(name, size) if name in _DRAW else tile(scene.looks[name][0], size))
     for number, (row, column) in enumerate(scene.agents):
         _stamp(tiles, (np.array([row]), np.array([column])), agent_sprite(colour_of(number), size))
     for row, column in scene.loaded:
@@ -154,6 +156,17 @@ def agent_sprite(colour: Colour, size: int) -> Array:
 def sprite(name: str, size: int) -> Array:
     """The picture of a thing."""
     return _DRAW[name](Brush(size)).done()
+
+
+@lru_cache(maxsize=128)
+def tile(colour: Colour, size: int) -> Array:
+    """A plain square, for things that have no picture."""
+    return (
+        Brush(size)
+        .box(0.08, 0.08, 0.92, 0.92, _mix(colour, (20, 20, 30), 0.4))
+        .box(0.14, 0.14, 0.86, 0.86, colour)
+        .done()
+    )
 
 
 def _mix(one: Colour, other: Colour, part: float) -> Colour:
@@ -245,6 +258,24 @@ def _load(brush: Brush) -> Brush:
     return brush.box(0.71, 0.6, 0.78, 0.98, (246, 232, 200))
 
 
+def _hare(brush: Brush) -> Brush:
+    brush.shade(0.86, 0.3).ellipse(0.42, 0.3, 0.07, 0.2, (150, 108, 70)).ellipse(0.6, 0.3, 0.07, 0.2, (150, 108, 70))
+    brush.ellipse(0.5, 0.66, 0.28, 0.2, (186, 140, 96)).disc(0.5, 0.5, 0.16, (196, 152, 108))
+    return brush.disc(0.44, 0.48, 0.03, (25, 25, 35)).disc(0.56, 0.48, 0.03, (25, 25, 35))
+
+
+def _stag(brush: Brush) -> Brush:
+    brush.shade(0.88, 0.42)
+    for x in (0.24, 0.76):
+        brush.box(x - 0.03, 0.08, x + 0.03, 0.36, (92, 66, 40)).box(min(x, 0.5), 0.3, max(x, 0.5), 0.36, (92, 66, 40))
+    brush.ellipse(0.5, 0.64, 0.36, 0.24, (120, 70, 40)).ellipse(0.5, 0.46, 0.17, 0.2, (146, 92, 56))
+    return brush.disc(0.43, 0.43, 0.035, (25, 25, 35)).disc(0.57, 0.43, 0.035, (25, 25, 35))
+
+
+def _under(brush: Brush) -> Brush:
+    return brush.box(0.02, 0.02, 0.98, 0.98, (214, 58, 54)).box(0.08, 0.08, 0.92, 0.92, (240, 150, 140))
+
+
 _DRAW: Mapping[str, Callable[[Brush], Brush]] = {
     "bush": _bush,
     "berries": _berries,
@@ -259,6 +290,9 @@ _DRAW: Mapping[str, Callable[[Brush], Brush]] = {
     "address": _address,
     "parcel": _parcel,
     "load": _load,
+    "hare": _hare,
+    "stag": _stag,
+    "mark": _under,
 }
 
 # -- text --------------------------------------------------------------------------------------------------
@@ -276,6 +310,9 @@ _GLYPHS: Mapping[str, tuple[str, Colour]] = {
     "house": ("⌂ ", (70, 82, 120)),
     "address": ("⌂!", (214, 40, 40)),
     "parcel": ("■ ", (150, 100, 50)),
+    "hare": ("v ", (150, 108, 70)),
+    "stag": ("Ψ ", (120, 70, 40)),
+    "mark": ("░░", (214, 58, 54)),
 }
 _PLAIN = "\x1b[0m"
 
@@ -285,7 +322,7 @@ def text(scene: Scene) -> str:
     ground: list[list[Colour]] = scene.ground.tolist()
     cells = [[(tuple(colour), tuple(colour), "  ") for colour in row] for row in ground]
     for name, mask in scene.things.items():
-        glyph, colour = _GLYPHS[name]
+        glyph, colour = _GLYPHS[name] if name in _GLYPHS else (f"{scene.looks[name][1]} ", scene.looks[name][0])
         for row, column in np.argwhere(mask).tolist():
             cells[row][column] = (cells[row][column][0], colour, glyph)
     for number, (row, column) in enumerate(scene.agents):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from paceline.worlds.meta.tasks import Angles, Choice, Circle, Disk, HalfCircle, Interval, Square, check_disjoint
-    from paceline.worlds.meta.varibad import VariBadWrapper
+    from paceline.worlds.meta.varibad import VariBadWrapper, inner_returns
     from paceline.worlds.meta.world import TaskWorld
 
 __all__ = [
@@ -34,10 +34,16 @@ __all__ = [
     "TaskWorld",
     "VariBadWrapper",
     "check_disjoint",
+    "inner_returns",
 ]
 
 _KINDS = ("Angles", "Choice", "Circle", "Disk", "HalfCircle", "Interval", "Square", "check_disjoint")
-_HOMES = {**dict.fromkeys(_KINDS, "tasks"), "TaskWorld": "world", "VariBadWrapper": "varibad"}
+_HOMES = {
+    **dict.fromkeys(_KINDS, "tasks"),
+    "TaskWorld": "world",
+    "VariBadWrapper": "varibad",
+    "inner_returns": "varibad",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -216,3 +216,18 @@ def _actions(env: gymnasium.Env[Array, Any]) -> tuple[gymnasium.Space[Any], tupl
         raise BadInput(f"{env} has actions without bounds, {space}: [-1, 1] cannot be mapped to them")
     kind: Any = space.dtype.type if space.dtype is not None else np.float32
     return Box(-1.0, 1.0, space.shape, kind), (space.low, space.high)
+
+
+def inner_returns(observations: Array, rewards: Array, episodes: int) -> Array:
+    """The return of each inner episode of a rollout: [episodes].
+
+    Args:
+        observations: What the agent has seen: [steps, numbers]. The last number says that an episode has just ended,
+            if there are several.
+        rewards: What came of its actions: [steps].
+        episodes: How many inner episodes there are.
+    """
+    returns = np.zeros(episodes)
+    begins = observations[:, -1] > 0.5 if episodes > 1 else np.zeros(len(rewards), bool)
+    np.add.at(returns, np.cumsum(begins), rewards)
+    return returns
