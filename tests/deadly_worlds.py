@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 
 
 class DiesOnce(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -32,3 +33,11 @@ class DiesOnce(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return super().step(action)
+
+
+class DrawsAndDiesOnce(DiesOnce):
+    """Adds noise from a process-wide generator to its observations, too."""
+
+    def step(self, action: Any) -> Any:
+        observation, *rest = super().step(action)
+        return observation + np.random.normal(size=observation.shape).astype(observation.dtype), *rest

@@ -60,7 +60,7 @@ class Interrupts(Hidden):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self.hidden == TASKS[-1].options["hidden"]:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return super().step(action)
 
 
@@ -77,6 +77,14 @@ class Weighs(Remembers):
     def act_batch(self, obs: Any, seats: Any, mask: Any, rngs: Any) -> Acted:
         acted = super().act_batch(obs, seats, mask, rngs)
         return Acted([action + np.float32(self.weight) for action in acted.action], acted.extras)
+
+
+class Locked(Remembers):
+    """Has something that no other process can have."""
+
+    def __init__(self, lock: Any, seat: Any) -> None:
+        super().__init__(seat)
+        self.lock = lock
 
 
 class DrawsNoise:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import deque
 from functools import partial
 from pathlib import Path
@@ -15,11 +16,13 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from collect_members import TASKS, Deadly, Dies, Draws, DrawsNoise, Interrupts, Raises, Weighs
+from collect_members import TASKS, Deadly, Dies, Draws, DrawsNoise, Interrupts, Locked, Raises, Weighs
 from sketch_members import Hidden, Remembers
 
 import paceline
-from paceline import BadInput, Collection, Collector, Plan, Pool, collect
+from paceline import BadInput, Collection, Collector, Plan, Pool, collect, schedule
+from paceline.collect import costs, places
+from paceline.engine import budget
 
 
 def remembered(env: Any = Hidden, plan: Any = 0, **more: Any) -> Collection:
@@ -129,12 +132,98 @@ def test_a_rollout_that_fails_is_told_and_the_others_are_kept(plan: Any) -> None
         )
 
 
-def test_a_rollout_that_kills_every_worker_is_found_among_its_neighbours() -> None:
+@pytest.mark.parametrize("plan", [2, Plan("process", 2, agents="here")], ids=["worker", "here"])
+def test_a_rollout_that_kills_every_worker_is_found_among_its_neighbours(plan: Any) -> None:
     with pytest.raises(paceline.RolloutsFailed) as found:
-        remembered(Deadly, 2)
+        remembered(Deadly, plan)
     failures = found.value.collection.failures
     assert list(failures) == [10]
     assert failures[10].kind == "WorkerLost"
+
+
+@pytest.mark.parametrize("plan", [2, Plan("process", 2, agents="here")], ids=["worker", "here"])
+def test_what_raises_costs_its_neighbours_nothing(plan: Any) -> None:
+    """Rollouts that had ended before are kept, and only those in play beside it are played alone."""
+    with Collector(Raises, Remembers, tasks=TASKS, episodes=2, seed=5, plan=plan, lanes=4) as collector:
+        with pytest.raises(paceline.RolloutsFailed) as found:
+            collector.collect(20, iteration=0)
+        assert list(found.value.collection.failures) == [10]
+        again = collector.collect(10, iteration=0)
+    assert [rollout.digest for rollout in again] == [
+        rollout.digest for rollout in collect(Hidden, Remembers, 10, tasks=TASKS, episodes=2, seed=5, lanes=4, plan=0)
+    ]
+
+
+@pytest.mark.parametrize("plan", [0, Plan("inline", agents="here")], ids=["worker", "here"])
+def test_rollouts_that_had_ended_before_one_raises_are_not_played_again(
+    plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[float] = []
+    reset = Raises.reset
+
+    def counted(self: Raises, **keywords: Any) -> Any:
+        begun.append(keywords["options"]["hidden"])
+        return reset(self, **keywords)
+
+    monkeypatch.setattr(Raises, "reset", counted)
+    with pytest.raises(paceline.RolloutsFailed):
+        remembered(Raises, plan, lanes=1)  # the chunk of rollout 10 begins with 8 and 9
+    assert [begun.count(task.options["hidden"]) for task in TASKS[:10]] == [2] * 10  # its two episodes
+    assert begun.count(TASKS[10].options["hidden"]) > 1
+
+
+def test_workers_of_a_policy_that_is_here_last_from_one_iteration_to_the_next() -> None:
+    """So do its environments and the policy itself, which gets the weights of each."""
+    with Collector(Hidden, Weighs, tasks=TASKS, seed=5, plan=Plan("process", 2, agents="here")) as collector:
+        first, second = (collector.collect(8, weights={"weight": weight}) for weight in (0.0, 0.25))
+    assert set(first.timing.busy) == set(second.timing.busy)
+    assert len(first.timing.busy) == 2
+    assert os.getpid() not in first.timing.busy
+
+
+@pytest.mark.parametrize("plan", [2, "auto", 0], ids=str)
+def test_a_policy_that_cannot_be_sent_stays_here(plan: Any) -> None:
+    found = collect(Hidden, partial(Locked, threading.Lock()), 20, tasks=TASKS, episodes=2, seed=5, plan=plan)
+    assert found.digest == remembered().digest
+    if plan == 2:
+        assert (found.plan.agents, found.plan.workers) == ("here", 2)
+        assert "cannot be sent to a worker" in found.plan.why
+
+
+def test_auto_goes_to_workers_when_rollouts_take_long_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured rollouts are part of the result, and the next iteration begins in the workers."""
+    monkeypatch.setattr(budget, "_current", budget.Budget(2, 2**33))
+    monkeypatch.setattr(costs, "STARTING", -10.0)  # to start workers seems to gain time
+    monkeypatch.setattr(schedule, "_LOOK", 0.0)
+    monkeypatch.setattr(places, "prepare_workers", lambda: True)
+    with Collector(Hidden, Remembers, tasks=TASKS, episodes=2, seed=5) as collector:
+        first, second = collector.collect(20, iteration=0), collector.collect(20, iteration=0)
+    assert first.digest == second.digest == remembered().digest
+    assert (first.plan.backend, first.plan.workers) == ("process", 2)
+    assert "a step takes" in first.plan.why
+    assert os.getpid() not in second.timing.busy
+
+
+def test_where_the_time_went_is_told() -> None:
+    timing = remembered().timing
+    assert 0 < timing.environments < timing.wall
+    assert 0 < timing.policy < timing.wall
+
+
+def test_numbers_that_are_none_are_told() -> None:
+    def sick(obs: Any) -> Any:
+        return np.array([np.nan if obs[0] > 1 else 0.5], np.float32)
+
+    notes = collect(Hidden, sick, 3, plan=0).notes
+    assert notes == [
+        f"{what} are NaN in 3 rollouts, first in rollout 0 after 2 steps" for what in ("actions", "rewards")
+    ]
+
+
+def test_a_task_of_another_kind_is_told_before_any_rollout_is_played() -> None:
+    with pytest.raises(BadInput, match="is no task of this world: a task is a point") as found:
+        collect("PointRobot-v0", tasks=[0.5], random_actions=True)
+    assert not getattr(found.value, "__notes__", [])
 
 
 def test_weights_are_published_to_every_worker() -> None:

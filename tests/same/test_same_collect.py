@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deadly_worlds import DiesOnce
+from deadly_worlds import DiesOnce, DrawsAndDiesOnce
 
 from paceline import Plan, collect
 
@@ -36,15 +36,30 @@ def test_one_digest_for_any_number_of_workers_and_both_places_of_the_policy(worl
 
 
 @pytest.mark.parametrize("plan", [2, HERE], ids=["worker", "here"])
-@pytest.mark.parametrize("world", WORLDS)
-def test_a_worker_that_is_killed_in_mid_rollout_costs_no_bit(world: str, plan: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("world", "agent"), [("AntDir-v0", "memory"), *(("PointRobot-H20-v0", name) for name in AGENTS)]
+)
+def test_a_worker_that_is_killed_in_mid_rollout_costs_no_bit(world: str, agent: str, plan: Any, tmp_path: Path) -> None:
     mark = tmp_path / "died"
     mark.touch()  # while its tasks are asked for, and it is tried out, here
     tasks = [0.5, -0.5] if world.startswith("Ant") else [(0.5, 0.5), (-0.5, 0.5)]
-    whole = collected(world, "memory", 0, tasks)
-    assert collected(partial(DiesOnce, world, mark), "memory", 0, tasks) == whole
+    whole = collected(world, agent, 0, tasks)
     mark.unlink()
-    assert collected(partial(DiesOnce, world, mark), "memory", plan, tasks) == whole
+    assert collected(partial(DiesOnce, world, mark), agent, plan, tasks) == whole
+    assert mark.exists()
+
+
+@pytest.mark.parametrize("plan", [2, HERE], ids=["worker", "here"])
+def test_a_worker_that_is_killed_costs_no_bit_where_process_wide_generators_are_drawn_from(
+    plan: Any, tmp_path: Path
+) -> None:
+    mark = tmp_path / "died"
+    mark.touch()
+    tasks, drawing = [(0.5, 0.5), (-0.5, 0.5)], partial(DrawsAndDiesOnce, "PointRobot-H20-v0", mark)
+    whole = collected(drawing, "memory", 0, tasks)
+    assert whole != collected("PointRobot-H20-v0", "memory", 0, tasks)
+    mark.unlink()
+    assert collected(drawing, "memory", plan, tasks) == whole
     assert mark.exists()
 
 

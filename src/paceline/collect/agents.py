@@ -17,15 +17,19 @@ AGENTS: Mapping[str, Callable[..., Any]] = {"markov": Markov, "memory": Memory, 
 """Name → class."""
 
 
-def named_agent(spec: str) -> Player | None:
+def named_agent(spec: str, agents: Mapping[str, Callable[..., Any]] = AGENTS) -> Player | None:
     """The row policy that is written; None if it is no name of one.
 
     Options are the arguments of its class. `hidden=64x32` is two layers.
 
+    Args:
+        spec: What the user writes.
+        agents: Name → class.
+
     Raises:
         BadInput: an option is none of its class, or there is no such file of weights.
     """
-    made = AGENTS.get(spec.partition(",")[0].strip())
+    made = agents.get(spec.partition(",")[0].strip())
     if made is None:
         return None
     known = [name for name in inspect.signature(made).parameters if name != "seat"]

@@ -1,24 +1,23 @@
-"""The forward here: environments in workers, and one copy of the policy, in this process, over whatever is ready."""
+"""The forward here: environments in workers, and one copy of the policy, in this process, over whatever is ready.
+
+policy, here ──► actions ──► Afar: lanes, the members of a pool ──► observations of those that have been stepped
+"""
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import tee
 from time import perf_counter
 from typing import Any
 
+from paceline.collect.clock import Clock
 from paceline.collect.jobs import Job, Spec
-from paceline.collect.lanes import Lane, Lanes, WatchedLane, queues_of
-from paceline.collect.playing import Chunk, Interrupted, Played, chairs_of, crew_of, play_chunk, play_through
-from paceline.engine import Handle, Plan, Pool, Trace, current_budget, draws_of, wait_for_any
-from paceline.team import LocalTeam, Setting
-from paceline.types import Step
-
-
-class _Drew(Exception):
-    """An environment drew from process-wide generators."""
+from paceline.collect.lanes import Lanes, WatchedLane, queues_of
+from paceline.collect.playing import Broken, Chunk, Drew, Interrupted, Played, failure_of, play_all, play_through
+from paceline.engine import Handle, Plan, Pool, Trace, check_sendable, current_budget, draws_of, wait_for_any
+from paceline.types import Seat, Step
 
 
 class Afar:
@@ -49,60 +48,134 @@ class Afar:
         for lane in ready:
             del self._under_way[lane]
         answers = {lane: handle.wait()[lane] for lane, handle in ready.items()}
-        return {lane: _undrawn((step, over), drew) for lane, (step, over, drew) in answers.items()}
+        return {lane: _undrawn(*answer) for lane, answer in answers.items()}
+
+
+class Central:
+    """Rollouts with the policy in this process. Workers, their environments and the policy last until it is closed.
+
+    Args:
+        spec: What is collected.
+        plan: On which backend the environments are, and on how many workers.
+        trace: Records where the time goes.
+
+    Raises:
+        NotSendable: The environment cannot be sent to workers.
+    """
+
+    def __init__(self, spec: Spec, plan: Plan, trace: Trace | None = None) -> None:
+        self._plan, self._trace = plan, trace
+        self._recipe = partial(WatchedLane, spec.without_policy())
+        if plan.backend not in ("inline", "thread"):
+            check_sendable(self._recipe)
+        self.notes: list[str] = []
+        """What happened to workers."""
+        self._here = Pool([], seed=spec.seed, trace=trace)  # its store keeps the policy
+        self._afar: Pool | None = None
+        self._seats: list[Seat] = []
+
+    def play(self, spec: Spec, chunks: Iterable[Sequence[Job]]) -> Iterator[Chunk]:
+        """Plays chunks of rollouts, one after another.
+
+        Args:
+            spec: What is collected, with the weights in force.
+            chunks: Which rollouts; each is made when those before it have been played.
+
+        Raises:
+            Drew: Process-wide generators have been drawn from; the rollouts of this chunk and those after it are not
+                played.
+            Interrupted: Ctrl-C; it has the rollouts of this chunk that were finished.
+        """
+        made, named = tee(chunks)
+        keys = (("central", chunk[0].key) for chunk in named)
+        for _, outcome in self._here.stream(partial(self._chunk, spec), made, keys=keys, deadline=math.inf):
+            if outcome.error is not None:
+                raise outcome.error
+            if outcome.answer is None:
+                raise Drew
+            yield outcome.answer
+
+    def close(self) -> None:
+        """Ends the workers. May be called again."""
+        self._leave_workers()
+        self._here.close()
+
+    def _chunk(self, spec: Spec, jobs: Sequence[Job]) -> Chunk | None:
+        """Some rollouts; None if something drew."""
+        begin, clock = perf_counter(), Clock()
+        try:
+            with draws_of() as drawn:
+                played = play_all(jobs, partial(self._together, spec, clock), partial(self._alone, spec, clock))
+        except Drew:
+            return None
+        except Interrupted as interrupt:
+            interrupt.played = [] if drawn() else interrupt.played
+            raise
+        if drawn():
+            return None
+        clock.wall = perf_counter() - begin
+        return Chunk(played, clock, self._busy(clock))
+
+    def _together(self, spec: Spec, clock: Clock, jobs: Sequence[Job]) -> list[Played]:
+        try:
+            queues = queues_of(jobs, spec.side_by_side())
+            pool = self._lanes(spec, max(queues) + 1)
+            return play_through(spec, Lanes(Afar(pool), queues, clock), self._seats, jobs, clock)
+        except BaseException as error:
+            self._leave_workers()  # steps are under way there, and a lane may be lost
+            if isinstance(error, Broken) and isinstance(error.__cause__, Drew):
+                raise error.__cause__ from None
+            raise
+
+    def _alone(self, spec: Spec, clock: Clock, jobs: Sequence[Job]) -> list[Played]:
+        """Each for itself, so that it is known which of them raises, or kills its worker."""
+        played = []
+        for job in jobs:
+            try:
+                played += self._together(spec, clock, [job])
+            except Drew:
+                raise
+            except Exception as error:
+                played.append(Played(job.index, failure=failure_of(error)))
+        return played
+
+    def _lanes(self, spec: Spec, count: int) -> Pool:
+        """The workers, with at least so many lanes."""
+        if self._afar is not None and len(self._afar) < count:
+            self._leave_workers()
+        if self._afar is None:
+            workers = self._plan.workers or current_budget().workers_for(count)
+            inline = self._plan.backend == "inline"
+            self._afar = Pool(
+                [self._recipe] * count,
+                backend=self._plan.backend,
+                workers=1 if inline else min(workers, count),
+                seed=spec.seed,
+                keys=[("lane", lane) for lane in range(count)],
+                deadline=math.inf,
+                trace=self._trace,
+            )
+            self._seats = self._afar.call("seats", {0: ()}, record=False)[0]
+        return self._afar
+
+    def _leave_workers(self) -> None:
+        if self._afar is not None:
+            afar, self._afar = self._afar, None
+            self.notes += [event.text for event in afar.events]
+            afar.close()
+
+    def _busy(self, clock: Clock) -> dict[int, float]:
+        """Worker → seconds in which its lanes were busy, since this was last asked."""
+        found: dict[int, float] = {}
+        for worker, seconds, building in (
+            self._afar.call("spent", record=False).values() if self._afar is not None else ()
+        ):
+            found[worker] = found.get(worker, 0.0) + seconds
+            clock.building += building
+        return found
 
 
 def _undrawn(answer: Any, drew: bool) -> Any:
     if drew:
-        raise _Drew
+        raise Drew
     return answer
-
-
-def play_centrally(spec: Spec, jobs: Sequence[Job], plan: Plan, trace: Trace | None = None) -> Iterator[Chunk]:
-    """Plays rollouts with the policy here. Gives what has been played; what cannot be played so is played alone."""
-    begin = perf_counter()
-    try:
-        with draws_of() as drawn:
-            played = _together(spec, jobs, plan, trace)
-        if not drawn():
-            yield Chunk(played, perf_counter() - begin, 0.0, os.getpid())
-            return
-    except Interrupted as interrupt:
-        interrupt.played = [] if drawn() else interrupt.played  # what has drawn is to be played alone
-        raise
-    except Exception:  # who is to blame is found out alone
-        pass
-    with Pool([], seed=spec.seed, trace=trace) as here:
-        yield from here.map(partial(play_chunk, spec), [[job] for job in jobs], keys=[job.key for job in jobs])
-
-
-def _together(spec: Spec, jobs: Sequence[Job], plan: Plan, trace: Trace | None) -> list[Played]:
-    seats = _seats(spec)
-    queues = queues_of(jobs, spec.side_by_side(len(seats)))
-    count = max(queues) + 1
-    backend = "process" if plan.backend == "auto" else plan.backend
-    workers = plan.workers if plan.workers is not None else current_budget().workers_for(len(queues))
-    with (
-        Pool(
-            [partial(WatchedLane, spec) for _ in range(count)],
-            backend=backend,
-            workers=1 if backend == "inline" else max(1, min(workers, count)),
-            seed=spec.seed,
-            keys=[("lane", lane) for lane in range(count)],
-            deadline=math.inf,
-            trust=plan.trust,
-            trace=trace,
-        ) as pool,
-        LocalTeam(chairs_of(spec, queues, seats), Setting(seed=spec.seed, lanes=spec.lanes)) as team,
-    ):
-        world = Lanes(Afar(pool), queues)
-        crew = crew_of(spec, world, team, seats)
-        return play_through(world, crew, jobs)
-
-
-def _seats(spec: Spec) -> Any:
-    lane = Lane(spec)
-    try:
-        return lane.seats()
-    finally:
-        lane.close()

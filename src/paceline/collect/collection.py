@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 from paceline.collect.archive import read_archive, write_archive
+from paceline.collect.clock import Clock
 from paceline.collect.jobs import Job
-from paceline.collect.playing import Played, digest_of, rollout_digest
+from paceline.collect.playing import Chunk, Played, digest_of, rollout_digest
 from paceline.engine import Plan
 from paceline.errors import BadInput
 from paceline.types import Failure
@@ -32,6 +34,8 @@ class Timing:
         wall: Seconds from the first rollout to the last.
         busy: Worker → seconds in which it played.
         building: Seconds in which environments were built.
+        environments: Seconds in which they were begun and stepped, or waited for.
+        policy: Seconds in which policies were asked.
         workers: How many there were.
         slowest: The rollout that took longest, and its seconds; shared with its neighbours in a forward pass.
         median: What the rollout in the middle took.
@@ -40,6 +44,8 @@ class Timing:
     wall: float = 0.0
     busy: Mapping[int, float] = field(default_factory=dict)
     building: float = 0.0
+    environments: float = 0.0
+    policy: float = 0.0
     workers: int = 1
     slowest: tuple[int, float] = (0, 0.0)
     median: float = 0.0
@@ -48,6 +54,26 @@ class Timing:
     def utilisation(self) -> float:
         """The share of the workers' time in which they played."""
         return min(1.0, sum(self.busy.values()) / (self.workers * self.wall)) if self.wall else 0.0
+
+
+def timing_of(chunks: Sequence[Chunk], wall: float, plan: Plan) -> Timing:
+    """Where the time of some chunks went, which took so many seconds in all."""
+    busy, clock = dict[int, float](), Clock()
+    for chunk in chunks:
+        clock.include(chunk.clock)
+        for worker, seconds in chunk.busy.items():
+            busy[worker] = busy.get(worker, 0.0) + seconds
+    times = sorted((each.seconds, each.index) for chunk in chunks for each in chunk.played)
+    return Timing(
+        wall,
+        busy,
+        clock.building,
+        clock.environments,
+        clock.policy,
+        workers=1 if plan.backend == "inline" else plan.workers or max(1, len(busy)),
+        slowest=(times[-1][1], times[-1][0]) if times else (0, 0.0),
+        median=median(seconds for seconds, _ in times) if times else 0.0,
+    )
 
 
 class Recording:

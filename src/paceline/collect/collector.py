@@ -1,39 +1,32 @@
 """Collectors: rollouts for learners, iteration after iteration, with workers and weights that last.
 
-rollouts ── chunks ──► Schedule: a copy of the policy in each worker, or here ──► recordings by index ──► Collection
+tasks, identities ── rollouts ──► Places: where they are played ── recordings by index ──► Collection
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 from typing import Any
 
-from paceline.collect.central import play_centrally
-from paceline.collect.collection import Collection, Timing
-from paceline.collect.given import Tasks, checked, mission_of, player_of, surveyed, task_of
+from paceline.collect.collection import Collection, timing_of
+from paceline.collect.given import Tasks, checked, mission_of, player_of, surveyed, task_of, tried
 from paceline.collect.jobs import Job, Spec
-from paceline.collect.playing import Chunk, Interrupted, Played, play_chunk
+from paceline.collect.notes import notes_on
+from paceline.collect.places import Places
+from paceline.collect.playing import Chunk, Interrupted
 from paceline.collect.store import Store, file_digests
 from paceline.collect.task_sets import DrawnTasks, named_tasks
-from paceline.engine import Plan, Pool, Published, Trace, check_sendable, current_budget, find_backend
-from paceline.errors import BadInput, NotSendable, RolloutsFailed
-from paceline.schedule import Note, Patience, Schedule, in_words
-from paceline.seeds import Key, digest
+from paceline.engine import Plan, Pool, Published, Trace, find_backend
+from paceline.errors import BadInput, RolloutsFailed
+from paceline.seeds import digest
 from paceline.team.device import find_device
-from paceline.types import Failure
 
-Chunked = tuple[Job, ...]
 Watcher = Callable[[int, int], None]
 """Told how many rollouts have been played, and of how many."""
-
-FORWARDS = ("worker", "here")
-_CHUNKS_PER_WORKER = 4  # so that a worker that is done early finds something to do
 
 
 class Collector:
@@ -87,25 +80,13 @@ class Collector:
         if isinstance(tasks, str):
             tasks = named_tasks(tasks, mission, apart=apart)
         spec = Spec(mission, player, episodes, seed, lanes, device if device == "cpu" else find_device(device))
-        spec = replace(spec, first_task=task_of(tasks, 0, spec.task_stream(0, 0)))
-        with Pool([], seed=seed, backend="process" if apart else "inline", trust=asked.trust) as trial:
-            acts, reusable = trial.map(surveyed, [spec], deadline=math.inf)[0]
+        spec = replace(spec, first_task=task_of(tasks, 0, partial(spec.task_stream, 0, 0)))
+        acts, reusable, seats = tried(partial(surveyed, spec), apart=apart)
         player, mission = replace(player, acts=acts), replace(mission, reuse=mission.reuse or reuse or reusable)
-        self._spec = replace(spec, player=player, mission=mission)
-        self._tasks, self._trace, self._iteration = tasks, trace, 0
-        self._forward, self._why = _forward_of(asked, self._spec)
+        self._spec = replace(spec, player=player, mission=mission, seats=seats)
+        self._tasks, self._iteration = tasks, 0
         self._seen: dict[str, str] = {}  # digest of a task → whether rollouts were collected on it, or evaluated
-        self._schedule: Schedule[Chunked, Chunk] = Schedule(
-            partial(play_chunk, self._spec),
-            _key,
-            _lost,
-            asked,
-            seed,
-            partial(_measured, self._spec),
-            noun="rollout",
-            pool=pool,
-            trace=trace,
-        )
+        self._places = Places(self._spec, asked, pool, trace)
 
     def __enter__(self) -> Collector:
         return self
@@ -114,8 +95,8 @@ class Collector:
         self.close()
 
     def close(self) -> None:
-        """Ends the workers."""
-        self._schedule.close()
+        """Ends the workers. May be called again."""
+        self._places.close()
         if isinstance(self._tasks, DrawnTasks):
             self._tasks.close()
 
@@ -186,7 +167,8 @@ class Collector:
 
     def _jobs(self, iteration: int | str, indices: Sequence[int], tasks: Tasks | None) -> list[Job]:
         return [
-            Job(iteration, index, task_of(tasks, index, self._spec.task_stream(iteration, index))) for index in indices
+            Job(iteration, index, task_of(tasks, index, partial(self._spec.task_stream, iteration, index)))
+            for index in indices
         ]
 
     def _check_leaks(self, jobs: Sequence[Job], how: str) -> None:
@@ -209,17 +191,13 @@ class Collector:
     ) -> Collection:
         if weights is not None:
             version = iteration if isinstance(iteration, int) else -1
-            travels = self._schedule.plan.backend == "ray"  # its workers may be on other machines
+            travels = self._places.plan.backend == "ray"  # its workers may be on other machines
             player = replace(self._spec.player, weights=(version, weights if travels else Published(weights)))
-            self._spec = replace(self._spec, player=player)
-            self._schedule.play, self._schedule.measured = (
-                partial(play_chunk, self._spec),
-                partial(_measured, self._spec),
-            )
+            self._places.spec = self._spec = replace(self._spec, player=player)
         begin, done = perf_counter(), 0
         chunks: list[Chunk] = []
         try:
-            for chunk in self._chunks(jobs):
+            for chunk in self._places.play(jobs):
                 chunks.append(chunk)
                 done += len(chunk.played)
                 if watcher is not None:
@@ -242,50 +220,15 @@ class Collector:
     ) -> Collection:
         found = {each.index: each for chunk in chunks for each in chunk.played}
         jobs = [job for job in jobs if job.index in found]
-        plan = self._schedule.plan if self._forward == "worker" else self._central_plan()
         return Collection(
             jobs,
             [found[job.index] for job in jobs],
             episodes=self._spec.episodes,
             iteration=iteration,
-            plan=plan,
-            timing=_timing(chunks, seconds, plan),
-            notes=self._notes(chunks),
+            plan=self._places.plan,
+            timing=timing_of(chunks, seconds, self._places.plan),
+            notes=list(dict([*self._places.notes(), *notes_on(chunks)]).values()),
         )
-
-    def _chunks(self, jobs: Sequence[Job]) -> Iterator[Chunk]:
-        if self._forward == "here":
-            yield from play_centrally(self._spec, jobs, self._schedule.plan, self._trace)
-            return
-        lost: list[Job] = []
-        for chunk, result in self._schedule.run(self._cut(jobs)):
-            if len(chunk) > 1 and any(each.failure is not None and each.failure.step < 0 for each in result.played):
-                lost += chunk  # its worker was lost with it, again and again: find out with which of them
-            else:
-                yield result
-        for _, result in self._schedule.run([(job,) for job in lost]):
-            yield result
-
-    def _cut(self, jobs: Sequence[Job]) -> list[Chunked]:
-        """Chunks of whole rows of lanes, as many as keep the workers busy. Results do not depend on how it is cut."""
-        rows = self._spec.lanes if self._spec.player.declares("act_batch") is not None else 1
-        plan = self._schedule.plan
-        workers = 1 if plan.backend == "inline" else plan.workers or current_budget().slots
-        rows = max(1, min(rows, -(-len(jobs) // workers)))  # lanes that are not full keep more workers busy
-        blocks = -(-len(jobs) // rows)
-        size = rows * max(1, blocks // (_CHUNKS_PER_WORKER * workers))
-        return [tuple(jobs[place : place + size]) for place in range(0, len(jobs), size)]
-
-    def _central_plan(self) -> Plan:
-        return replace(self._schedule.plan, agents="here", why=self._why)
-
-    def _notes(self, chunks: Sequence[Chunk]) -> list[str]:
-        notes: list[Note] = [*self._schedule.notes]
-        self._schedule.notes = []
-        if drawn := sorted({name for chunk in chunks for name in chunk.draws}):
-            text = f"rollouts draw from {', '.join(drawn)}, which they share: they were played one at a time"
-            notes.append(("draws", text))
-        return list(dict(notes).values())
 
 
 def collect(
@@ -343,54 +286,8 @@ def collect(
         return collector.collect(rollouts, iteration=0, out=out)
 
 
-def _key(chunk: Chunked) -> Key:
-    return ("chunk", chunk[0].key)
-
-
-def _measured(spec: Spec, chunk: Chunked, patience: Patience) -> Chunk:
-    return play_chunk(spec, chunk, patience)
-
-
-def _lost(chunk: Chunked, error: BaseException) -> Chunk:
-    failure = Failure.of(error, step=-1)
-    failure = replace(failure, message=in_words(failure.message, "rollout"))
-    return Chunk([Played(job.index, failure=failure) for job in chunk])
-
-
 def _plan_of(pool: Pool, plan: str | int | Plan) -> Plan:
     """The plan of a pool whose workers play; what is asked beside it would be ignored."""
     if plan != "auto":
         raise BadInput(f"pool= and plan={plan!r}: the pool says where rollouts are played, so leave the plan out")
     return replace(pool.plan, agents="worker", why="the workers of the pool that was given")
-
-
-def _forward_of(plan: Plan, spec: Spec) -> tuple[str, str]:
-    """Where the policy computes, and why there.
-
-    A copy in each worker needs no message per step, and forwards run beside each other. So the policy stays here only
-    if it must: there is one device, or the policy cannot be sent.
-    """
-    if plan.agents not in (None, "auto", *FORWARDS):
-        raise BadInput(f"agents={plan.agents!r}; rollouts are collected with the policy in the 'worker' or 'here'")
-    if plan.agents in FORWARDS:
-        return plan.agents, "as asked"
-    if plan.backend == "inline" or plan.workers == 0:
-        return "worker", "environments and policy are in one process"
-    if not spec.device.startswith("cpu"):
-        return "here", f"one process has the device {spec.device}: environments in workers, and the forward here"
-    try:
-        check_sendable(spec.player.factory)
-    except NotSendable as error:
-        return "here", f"{error}: the policy stays here"
-    return "worker", "a copy of the policy in each worker needs no message per step"
-
-
-def _timing(chunks: Sequence[Chunk], wall: float, plan: Plan) -> Timing:
-    busy: dict[int, float] = {}
-    for chunk in chunks:
-        busy[chunk.worker] = busy.get(chunk.worker, 0.0) + chunk.seconds
-    times = sorted((each.seconds, each.index) for chunk in chunks for each in chunk.played)
-    slowest = (times[-1][1], times[-1][0]) if times else (0, 0.0)
-    workers = 1 if plan.backend == "inline" else plan.workers or max(1, len(busy))
-    middle = median(seconds for seconds, _ in times) if times else 0.0
-    return Timing(wall, busy, sum(chunk.building for chunk in chunks), workers, slowest, middle)

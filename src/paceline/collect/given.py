@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from paceline.catalog.resolve import missions_of
 from paceline.catalog.resolve import player_of as one_player
 from paceline.collect.agents import named_agent
 from paceline.collect.jobs import Spec
+from paceline.engine import Pool
 from paceline.errors import BadInput, attempt
 from paceline.rollout import Rollout
 from paceline.team import Player, understood
@@ -43,15 +45,29 @@ def player_of(given: Any, mission: Mission, random_actions: bool, *, apart: bool
     return one_player(default_policy(mission) if given is None else given, mission, apart=apart)[0]
 
 
-def surveyed(spec: Spec) -> tuple[bool | None, bool]:
+def tried(function: Callable[[None], Any], *, apart: bool) -> Any:
+    """What a function answers to None, in a process of its own if it is not to be trusted with this one.
+
+    What it raises comes as it is: users know nothing of the items of a map.
+    """
+    with Pool([], backend="process" if apart else "inline", trust="data" if apart else "all") as pool:
+        ((_, outcome),) = pool.stream(function, [None], deadline=math.inf)
+    if outcome.error is not None:
+        notes = getattr(outcome.error, "__notes__", [])
+        outcome.error.__notes__ = [note for note in notes if not note.startswith("in item 0")]
+        raise outcome.error
+    return outcome.answer
+
+
+def surveyed(spec: Spec, _: None = None) -> tuple[bool | None, bool, int]:
     """Builds the environment and the policy once, so that a mistake is told before work begins.
 
     Returns:
-        How the policy is understood (see `Player.acts`), and whether the environment declares that `reset` makes it
-        as new: its class, or one that it wraps, has `reusable = True`.
+        How the policy is understood (see `Player.acts`); whether the environment declares that `reset` makes it as
+        new: its class, or one that it wraps, has `reusable = True`; how many agents it has.
 
     Raises:
-        BadInput: one of them cannot be built, or is none.
+        BadInput: one of them cannot be built, or is none; the first task is none of a world that can tell.
     """
     what = f"environment {spec.mission.name!r}"
     rollout = attempt(lambda: Rollout(spec.mission, device=spec.device, digested=False), what)
@@ -67,17 +83,20 @@ def surveyed(spec: Spec) -> tuple[bool | None, bool]:
 
         player = attempt(lambda: understood(spec.player, next(iter(seats.values())), observe), "the policy")
         made = rollout.made
-        return player.acts, bool(getattr(getattr(made, "unwrapped", made), "reusable", False))
+        reusable = bool(getattr(getattr(made, "unwrapped", made), "reusable", False))
+        if reusable and spec.first_task is not None:  # a world as ours says by BadInput that it is no task of it
+            rollout.begin(0, spec.first_task)
+        return player.acts, reusable, len(seats)
     finally:
         rollout.close()
 
 
-def task_of(tasks: Tasks | None, index: int, rng: np.random.Generator) -> Task | None:
-    """The task of a rollout; `rng` is its own."""
+def task_of(tasks: Tasks | None, index: int, stream: Callable[[], np.random.Generator]) -> Task | None:
+    """The task of a rollout; `stream` makes the generator that it is drawn from, which takes longer than to deal it."""
     if tasks is None:
         return None
     if callable(tasks):
-        task = tasks(rng)
+        task = tasks(stream())
     elif len(tasks):
         task = tasks[index % len(tasks)]
     else:

@@ -6,7 +6,7 @@ task, the start state of each episode, the noise of actions. None follows from t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,7 @@ class Spec:
         lanes: Rows of a forward pass. Part of the result: another number gives other bits.
         device: Where networks are put.
         first_task: The task of the first rollout, for what is tried before any is played.
+        seats: How many agents the environment has.
     """
 
     mission: Mission
@@ -57,6 +58,11 @@ class Spec:
     lanes: int = 8
     device: str = "cpu"
     first_task: Task | None = None
+    seats: int = 1
+
+    def without_policy(self) -> Spec:
+        """The same for a process that only has the environments: a policy need not travel there."""
+        return replace(self, player=Player("elsewhere", type(None)))
 
     def start(self, job: Job, episode: int) -> int:
         """The environment's seed in one episode of a rollout, in 31 bits, which every environment takes."""
@@ -66,9 +72,9 @@ class Spec:
         """What the task of a rollout is drawn from."""
         return np.random.default_rng(sequence(self.seed, "task", iteration, index))
 
-    def side_by_side(self, seats: int) -> int:
+    def side_by_side(self) -> int:
         """How many rollouts share a forward pass."""
-        return max(1, self.lanes // seats) if self.player.declares("act_batch") is not None else 1
+        return max(1, self.lanes // self.seats) if self.player.declares("act_batch") is not None else 1
 
     def chair(self, name: Any, job: Job, seat: Seat, seats: int) -> Chair:
         """The chair of an agent of a rollout."""

@@ -7,13 +7,15 @@ Row = index mod lanes, so the bits of a rollout do not depend on its neighbours,
 
 from __future__ import annotations
 
+import os
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Protocol
 
+from paceline.collect.clock import Clock
 from paceline.collect.jobs import Job, Spec
-from paceline.engine import draws_of
+from paceline.engine import Anew, draws_of
 from paceline.errors import BadInput
 from paceline.rollout import Acts, Rollout
 from paceline.tape import Tape, Track
@@ -36,7 +38,6 @@ class Lane:
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._rollout = Rollout(spec.mission, device=spec.device, digested=False)
-        self._seconds = 0.0
 
     def seats(self) -> list[Seat]:
         """The agents of the environment."""
@@ -78,26 +79,36 @@ class Lane:
 
 
 class WatchedLane(Lane):
-    """A lane that says whether its environment has drawn from process-wide generators since it was built."""
+    """A lane that says whether its environment has drawn from process-wide generators, and how busy it was."""
 
     def __init__(self, spec: Spec) -> None:
+        begin = perf_counter()
         with draws_of() as drawn:
             super().__init__(spec)
         self.drew = bool(drawn())
+        self._seconds, self._told = perf_counter() - begin, 0.0
 
     def begin(self, job: Job) -> Any:
-        """As a lane does; with whether it drew."""
-        with draws_of() as drawn:
-            observations = super().begin(job)
-        self.drew |= bool(drawn())
-        return observations, self.drew
+        """As a lane does; with whether it drew. What was asked before is not needed to rebuild it."""
+        return Anew(self._watched(super().begin, job))
 
     def step(self, actions: dict[str, Any]) -> Any:
         """As a lane does; with whether it drew."""
+        return self._watched(super().step, actions)
+
+    def spent(self) -> tuple[int, float, float]:
+        """The worker; seconds in which this lane was busy, and in which it was built, since this was last asked."""
+        seconds, self._seconds = self._seconds, 0.0
+        built, self._told = self.building() - self._told, self.building()
+        return os.getpid(), seconds, built
+
+    def _watched(self, do: Callable[[Any], Any], what: Any) -> tuple[Any, bool]:
+        begin = perf_counter()
         with draws_of() as drawn:
-            step, over = super().step(actions)
+            answer = do(what)
         self.drew |= bool(drawn())
-        return step, over, self.drew
+        self._seconds += perf_counter() - begin
+        return answer, self.drew
 
 
 class Home(Protocol):
@@ -131,11 +142,14 @@ class Lanes:
     Args:
         home: Where the lanes live.
         queues: The rollouts of each lane.
+        clock: Is told how long the environments took.
     """
 
-    def __init__(self, home: Home, queues: Mapping[int, Sequence[Job]]) -> None:
-        self._home = home
+    def __init__(self, home: Home, queues: Mapping[int, Sequence[Job]], clock: Clock) -> None:
+        self._home, self._clock = home, clock
         self._queues = {lane: deque(jobs) for lane, jobs in queues.items()}
+        self.first = {lane: jobs[0] for lane, jobs in queues.items()}
+        """Lane → what is played there first."""
         self.playing: dict[int, Job] = {}
         """Lane → what is played there."""
         self.turned: list[tuple[int, Job | None, Job | None]] = []
@@ -158,7 +172,10 @@ class Lanes:
             mine.setdefault(lane, {})[agent] = action
         joint = Step({}, {}, {}, {}, {}, {})
         ended: dict[int, Job | None] = {}
-        for lane, (step, over) in self._home.step(mine).items():
+        since = perf_counter()
+        outcomes = self._home.step(mine)
+        self._clock.stepped(since)
+        for lane, (step, over) in outcomes.items():
             _merge(lane, step, joint)
             if over:
                 ended[lane] = self.playing.pop(lane)
@@ -170,7 +187,9 @@ class Lanes:
         jobs = {lane: self._queues[lane].popleft() for lane in ended if self._queues[lane]}
         self.playing.update(jobs)
         self.turned += [(lane, last, jobs.get(lane)) for lane, last in ended.items()]
+        since = perf_counter()
         began = self._home.begin(jobs) if jobs else {}
+        self._clock.stepped(since)
         return {(lane, agent): seen for lane, observations in began.items() for agent, seen in observations.items()}
 
 
@@ -193,10 +212,12 @@ class Crew:
         team: What answers; its chairs play the first rollout of each lane already.
         seats: The agents of the environment.
         room: How many rows a tape is given at first.
+        clock: Is told how long the team took.
     """
 
-    def __init__(self, spec: Spec, lanes: Lanes, team: Team, seats: Sequence[Seat], room: int) -> None:
+    def __init__(self, spec: Spec, lanes: Lanes, team: Team, seats: Sequence[Seat], room: int, clock: Clock) -> None:
         self._spec, self._lanes, self._team, self._seats, self._room = spec, lanes, team, seats, room
+        self._clock = clock
         self.tape = Tape({})
         self.filed: dict[int, tuple[Columns, float]] = {}
         """Index → the columns of each agent, and seconds."""
@@ -211,7 +232,10 @@ class Crew:
         """Asks the team."""
         if self._lanes.turned:
             self.turn()
-        return self._team.act(observations)
+        since = perf_counter()
+        actions = self._team.act(observations)
+        self._clock.asked(since, len(observations))
+        return actions
 
     def tell(self, step: Step) -> None:
         """Hands the outcome on."""

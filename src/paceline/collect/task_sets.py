@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from paceline.engine import Pool
+from paceline.collect.given import tried
 from paceline.errors import BadInput, attempt
 from paceline.types import Mission
 
@@ -36,8 +36,7 @@ def named_tasks(word: str, mission: Mission, *, apart: bool) -> Any:
         )
     if word == DRAW:
         return DrawnTasks(mission)
-    with Pool([], backend="process" if apart else "inline", trust="data" if apart else "all") as pool:
-        return pool.map(_set_of, [(mission, word)], deadline=math.inf)[0]
+    return tried(partial(_set_of, mission, word), apart=apart)
 
 
 class DrawnTasks:
@@ -60,8 +59,7 @@ class DrawnTasks:
             env.close()
 
 
-def _set_of(asked: tuple[Mission, str]) -> list[Any]:
-    mission, word = asked
+def _set_of(mission: Mission, word: str, _: None) -> list[Any]:
     env = _built(mission)
     try:
         found = list(_attribute(env, _SETS[word], mission, word))

@@ -24,6 +24,7 @@ from paceline.adapters.pomdp_baselines.manager import ParallelEnvManager
 from paceline.adapters.pomdp_baselines.storage import EpisodeStorage, SampleStorage
 from paceline.errors import BadInput
 from paceline.learning import episode_of
+from paceline.worlds.meta import inner_returns
 
 
 class Log:
@@ -288,7 +289,9 @@ class Learner:
             False,
             lambda collector, weights: collector.evaluate(chosen, weights=weights, round_=round_),
         )
-        return np.array([_returns(rollout.columns, int(self._env.episodes_per_task)) for rollout in played])
+        episodes = int(self._env.episodes_per_task)
+        columns = [rollout.columns for rollout in played]
+        return np.array([inner_returns(each["observations"], each["rewards"], episodes) for each in columns])
 
     def close(self) -> None:
         """Ends envs and workers. May be called again."""
@@ -315,11 +318,3 @@ class Learner:
             return
         for row in zip(*rows, strict=True):
             self.policy_storage.add_sample(*row)
-
-
-def _returns(columns: Mapping[str, Any], episodes: int) -> np.ndarray[Any, Any]:
-    """The return of each episode of a rollout: the last number of an observation says that one has just ended."""
-    returns = np.zeros(episodes)
-    episode = np.cumsum(columns["observations"][:, -1] > 0.5) if episodes > 1 else 0
-    np.add.at(returns, episode, columns["rewards"])
-    return returns
