@@ -56,6 +56,21 @@ class Rows:
             following.append(ends[row] if row in ends else self.columns["observations"][row + 1])
         return {**found, "rewards": totals, "discounts": discounts, "next_observations": np.stack(following)}
 
+    def sequences(self, count: int, length: int, *, lead: int = 0) -> dict[str, Any]:
+        ends, terminations = self.columns["ends"].tolist(), self.columns["terminations"]
+        rows, mask = [], np.zeros((count, lead + length), bool)
+        for place, first in enumerate(self.rng.integers(len(self), size=count).tolist()):
+            last = next(end for end in ends if end >= first)
+            begin = max((end + 1 for end in ends if end < first), default=0)
+            for step, row in enumerate(range(first - lead, first + length)):
+                mask[place, step] = begin <= row <= last
+                rows.append(min(max(row, begin), last))
+        finals = dict(zip(ends, self.columns["final_observations"], strict=True))
+        seen = self.columns["observations"]
+        found = {name: self.columns[name][rows] for name in ("observations", "actions", "rewards")}
+        after = np.stack([finals[row] if row in finals else seen[row + 1] for row in rows])
+        return {**found, "terminations": terminations[rows], "next_observations": after, "mask": mask}
+
 
 def noise(agent: str, update: int, rows: int = 70, seen: int = 5, done: int = 3) -> Rows:
     """Rows that follow from the agent's name and the number of the update: five episodes, some of them cut off."""

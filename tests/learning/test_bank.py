@@ -17,11 +17,12 @@ from paceline.seeds import digest, seed_of
 
 SPECS = ["dqn,hidden=16x16,batch=10,steps=3,target_every=7", "dqn,hidden=16,batch=10,dueling=true,n_step=3,steps=3"]
 SPECS += ["ppo,hidden=16x16,batch=24,passes=1"]
+SPECS += ["dqn,hidden=16,memory=5,sequence=3,lead=2,batch=9,n_step=2,steps=2,target_every=7"]
 NAMES = [f"agent_{number}" for number in range(8)]
-UPDATES = 20  # 60 gradient steps of every kind
+UPDATES = 20  # 40 gradient steps of every kind, and more
 
 
-@pytest.fixture(params=SPECS, ids=["dqn", "dueling", "ppo"])
+@pytest.fixture(params=SPECS, ids=["dqn", "dueling", "ppo", "memory"])
 def spec(request: Any) -> str:
     return str(request.param)
 
@@ -88,6 +89,34 @@ def test_any_subset_may_learn_in_any_order(spec: str) -> None:
         for update in range(6):
             apart.learn({agent: noise(agent, update) for agent in agents})
     assert state_of(apart) == state_of(whole)
+
+
+def test_agents_that_are_asked_one_after_another_answer_as_all_at_once(spec: str) -> None:
+    """A forward of any part of the stack gives the bits of one of all of it."""
+    whole, apart = begun(taught(bank_of(spec), 2)), begun(taught(bank_of(spec), 2))
+    seen = {(agent, 0): np.full(5, number, np.float32) for number, agent in enumerate(NAMES)}
+    together = {place: (acted.action, dict(acted.extras)) for place, acted in whole.act(seen).items()}
+    for places in (NAMES[:1], NAMES[7:], NAMES[1:3], NAMES[6:2:-1]):
+        acted = apart.act({(agent, 0): seen[agent, 0] for agent in places})
+        assert {place: (one.action, dict(one.extras)) for place, one in acted.items()} == {
+            (agent, 0): together[agent, 0] for agent in places
+        }
+
+
+def test_an_agent_that_is_asked_again_draws_what_it_drew(spec: str) -> None:
+    """Answers to observations that turn out to be others leave no trace, also if the bank was saved in between."""
+    once, twice = begun(bank_of(spec)), begun(bank_of(spec))
+    for turn in range(20):
+        seen = {(agent, 0): np.full(5, number - turn, np.float32) for number, agent in enumerate(NAMES)}
+        expected = once.act(seen)
+        guessed = twice.act({place: one + 1 for place, one in seen.items()})
+        restored = bank_of(spec)
+        restored.restore(pickle.loads(pickle.dumps(twice.snapshot())))
+        twice = restored
+        wrong = [place for number, place in enumerate(seen) if number % 3]
+        again = twice.act({place: seen[place] for place in wrong}, again=wrong)
+        assert {place: one.action for place, one in again.items()} == {place: expected[place].action for place in wrong}
+        assert guessed.keys() == expected.keys()
 
 
 def test_figures_are_those_of_the_agents_that_learned(spec: str) -> None:

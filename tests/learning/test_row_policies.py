@@ -208,7 +208,7 @@ def test_observations_of_parts_lie_side_by_side() -> None:
     policy.begin([0], [0])
     policy.act_batch([{"place": np.arange(4).reshape(2, 2), "mood": 2}], [None], np.ones(1, bool), [None])
     assert policy._seen[0, 0].tolist() == [0.0, 1.0, 0.0, 0.0, 1.0, 2.0, 3.0]
-    rows = policy._observations.rows({"place": np.arange(4).reshape(1, 2, 2), "mood": np.array([2])})
+    rows = policy.observations.rows({"place": np.arange(4).reshape(1, 2, 2), "mood": np.array([2])})
     assert rows.tolist() == [policy._seen[0, 0].tolist()]
 
 
@@ -230,19 +230,19 @@ def test_a_sequence_gives_what_the_steps_gave(kind: str, done: Any) -> None:
     policy = KINDS[kind](seat(done))
     policy.begin([0], [4])
     rng, steps = np.random.default_rng(0), []
-    last, reward = np.zeros((1, policy._head.encoded), np.float32), 0.0
+    last, reward = np.zeros((1, policy.head.encoded), np.float32), 0.0
     for _ in range(9):
         obs = rng.normal(size=5).astype(np.float32)
         acted = policy.act_batch([obs], [None], np.ones(1, bool), [None])
         raw = acted.extras.get("raw_action", acted.action)[0]
         steps.append((obs, last[0], np.float32(reward), raw, acted.extras["log_prob"][0], acted.extras["value"][0]))
-        last, reward = policy._head.encode(acted.action), float(rng.normal())
+        last, reward = policy.head.encode(acted.action), float(rng.normal())
         if hasattr(policy, "tell_rows"):
             policy.tell_rows([0], np.array([reward]), np.zeros(1, bool), np.zeros(1, bool))
     seen, actions, rewards, raws, logs, values = (torch.from_numpy(np.array(part)) for part in zip(*steps, strict=True))
     with torch.no_grad():
         answer = policy.network(seen[:, None], actions[:, None], rewards[:, None], policy.network.start(1))
-        found = policy._head.log_prob(answer.parameters[:, 0], policy.network.spread, raws)
+        found = policy.head.log_prob(answer.parameters[:, 0], policy.network.spread, raws)
     np.testing.assert_allclose(found, logs, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(answer.values[:, 0], values, rtol=1e-4, atol=1e-5)
 

@@ -1,6 +1,7 @@
 """A bank: independent learners of one architecture, stacked, that act in one forward and learn in one descent.
 
-    observations by (agent, world) ──► rows [agents, worlds, …], zeros where no agent is due ──► one forward ──► actions
+    observations by (agent, world) ──► rows [agents, worlds, …] of the agents from the first to the last that is due,
+                                       zeros where none is due ──► one forward ──► actions
     a window per agent ──► batches [agents, rows, …] ──► `Learning`: the due agents' rows, and no others ──► figures
 
 Every agent has weights, moments, counters and generators of its own, and what it does and becomes is the same bits in
@@ -11,7 +12,7 @@ from the seeds of `begin`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,9 @@ from torch import Tensor
 
 from paceline.errors import BadInput
 from paceline.learning.encoding import Numbers, Observations
+from paceline.learning.recurrence import Recurrence
 from paceline.learning.specs import DQN, PPO, architecture
-from paceline.learning.stacked import Layers, Layout, Learning, one_thread, padded
+from paceline.learning.stacked import Layers, Layout, Learning, Parameters, narrowest, one_thread, padded
 from paceline.roles import Window
 from paceline.seeds import sequence
 from paceline.spaces import Array
@@ -49,6 +51,9 @@ class Bank:
 
     on_policy = False
     """Whether updates need rows that the weights before them have collected."""
+    memoryless = True
+    """Whether an answer follows from weights, observation and draw alone, so that an agent may be asked again."""
+    _draws = 0  # numbers that an agent draws for an action
     _kept: tuple[str, ...] = ("weights", "first", "second")  # rows [agents, size]; the last two are Adam's moments
 
     def __init__(
@@ -63,23 +68,29 @@ class Bank:
         self._observations = [Observations(seat.observation_space) for seat in seats]
         self._starts = [Numbers(seat.action_space).start for seat in seats]
         self._device, self._settings, self._worlds = device, config, worlds
-        self._layers = self._networks()
-        self._layout = Layout({name: shape for layers in self._layers for name, shape in layers.shapes.items()})
+        self._layers, self._memories = self._networks(), self._recurrences()
+        self._parts: tuple[Layers | Recurrence, ...] = (*self._layers, *self._memories)
+        self._layout = Layout({name: shape for part in self._parts for name, shape in part.shapes.items()})
         self._rows = {kept: self._blank() for kept in self._kept}
         for number, agent in enumerate(self.agents):
             self._put("weights", number, self._first_weights(seed, agent))
-        self._parameters = self._layout.views(self._rows["weights"])
+        self._slices: dict[tuple[int, int], Parameters] = {}
         self._steps = [0] * len(seats)
         self._epoch = 0
         self._rngs: dict[Place, np.random.Generator] = {}
+        self._drawn: dict[Place, Array] = {}  # for the last action
         self._seen = torch.zeros(len(padded(range(len(seats)))), worlds, self._inputs)
 
     def _networks(self) -> tuple[Layers, ...]:
         """The networks of an agent."""
         raise NotImplementedError
 
-    def _choose(self, seen: Tensor, due: Sequence[Place]) -> list[Acted]:
-        """Answers what is seen [agents, worlds, …], for those that are due."""
+    def _recurrences(self) -> tuple[Recurrence, ...]:
+        """What an agent remembers with."""
+        return ()
+
+    def _choose(self, parameters: Parameters, seen: Tensor, first: int, due: Sequence[Place]) -> list[Acted]:
+        """Answers what is seen [agents, worlds, …] by agent `first` and those after it, for the places that are due."""
         raise NotImplementedError
 
     def _update(self, windows: Mapping[int, Window]) -> dict[int, Figures]:
@@ -100,7 +111,7 @@ class Bank:
 
     def _first_weights(self, seed: int, agent: str) -> Array:
         rng = np.random.default_rng(sequence(seed, "init", agent))
-        drawn = {name: array for layers in self._layers for name, array in layers.first(rng).items()}
+        drawn = {name: array for part in self._parts for name, array in part.first(rng).items()}
         return self._layout.row(drawn, f"agent {agent!r}")
 
     def weights(self) -> dict[str, dict[str, Array]]:
@@ -126,7 +137,8 @@ class Bank:
             world: copy.deepcopy(rng.bit_generator.state) for (n, world), rng in self._rngs.items() if n == number
         }
         rows = {kept: self._take(kept, number) for kept in self._kept}
-        return {"rows": rows, "steps": self._steps[number], "generators": generators}
+        drawn = {world: numbers for (n, world), numbers in self._drawn.items() if n == number}
+        return {"rows": rows, "steps": self._steps[number], "generators": generators, "drawn": drawn}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Goes on from a snapshot of the same agents, in whatever order they were stacked.
@@ -141,7 +153,7 @@ class Bank:
             shapes = {kept: np.shape(row) for kept, row in own["rows"].items()}
             if shapes != dict.fromkeys(self._kept, (self._layout.size,)):
                 raise BadInput(f"the snapshot of agent {agent!r} is of another architecture: {shapes}")
-        self._epoch, self._rngs = state["epoch"], {}
+        self._epoch, self._rngs, self._drawn = state["epoch"], {}, {}
         for agent, own in agents.items():
             self._restore_agent(self._numbers[agent], own)
 
@@ -152,6 +164,8 @@ class Bank:
         for world, generator in own["generators"].items():
             self._rngs[number, world] = rng = np.random.default_rng(0)
             rng.bit_generator.state = copy.deepcopy(generator)
+        for world, numbers in own["drawn"].items():
+            self._drawn[number, world] = numbers
 
     # -- acting ------------------------------------------------------------------------------------------------
 
@@ -168,30 +182,47 @@ class Bank:
         for agent, own in seeds.items():
             if len(own) != self._worlds:
                 raise BadInput(f"agent {agent!r} has {len(own)} seeds for {self._worlds} worlds")
-        self._epoch = epoch
+        self._epoch, self._drawn = epoch, {}
         self._rngs = {
             (self._number(agent), world): np.random.default_rng(seed)
             for agent, own in seeds.items()
             for world, seed in enumerate(own)
         }
 
-    def act(self, observations: Mapping[tuple[str, int], Any]) -> dict[tuple[str, int], Acted]:
-        """Answers the agents that are due, in one forward of all rows; the others draw nothing.
+    def act(
+        self, observations: Mapping[tuple[str, int], Any], again: Collection[tuple[str, int]] = ()
+    ) -> dict[tuple[str, int], Acted]:
+        """Answers the agents that are due, in one forward of their part of the stack; the others draw nothing.
 
         Args:
             observations: What each sees, by agent and world.
+            again: Those whose last action was not taken, because they see something else now: what they drew for it
+                counts for this one.
 
         Raises:
             BadInput: an agent is not in the bank, or has not begun in that world.
         """
-        due = [self._place(agent, world) for agent, world in observations]
-        seen = self._seen.numpy()
+        if not observations:
+            return {}
+        due = {name: self._place(*name) for name in observations}
+        first, end = narrowest([number for number, _ in due.values()], len(self._seen))
+        part = self._seen[first:end]
+        seen = part.numpy()
         seen[:] = 0
-        for (number, world), value in zip(due, observations.values(), strict=True):
-            self._observations[number].write(seen[number, world], value)
+        for name, (number, world) in due.items():
+            self._observations[number].write(seen[number - first, world], observations[name])
+            if name not in again:
+                self._drawn[number, world] = self._rngs[number, world].random(self._draws)
         with one_thread(), torch.inference_mode():
-            acted = self._choose(self._seen.to(self._device), due)
+            parameters = self._parameters(first, end)
+            acted = self._choose(parameters, part.to(self._device), first, list(due.values()))
         return dict(zip(observations, acted, strict=True))
+
+    def _parameters(self, first: int, end: int) -> Parameters:
+        """The weights of a part of the stack, by name; they share its memory, which stays where it is."""
+        if (first, end) not in self._slices:
+            self._slices[first, end] = self._layout.views(self._rows["weights"][first:end])
+        return self._slices[first, end]
 
     def _place(self, agent: str, world: int) -> Place:
         place = self._number(agent), world
@@ -218,6 +249,7 @@ class Bank:
 
         Raises:
             BadInput: an agent is not in the bank.
+            Exception: what went wrong with the rows of an agent; then all agents are as they were.
         """
         numbers = {self._number(agent): window for agent, window in windows.items()}
         with one_thread():

@@ -32,6 +32,7 @@ class DQNBank(Bank):
     """Independent learners of the values of their actions; see `Bank` and `specs.DQN`."""
 
     _kept = ("weights", "first", "second", "target")
+    _draws = 2  # whether the action is a random one, and which
     _settings: DQN
 
     def __init__(self, seats: Sequence[Seat], config: DQN, *, seed: int, worlds: int, device: str = "cpu") -> None:
@@ -59,12 +60,12 @@ class DQNBank(Bank):
         gone = min(1.0, self._epoch / settings.explore) if settings.explore else 1.0
         return (1 - gone) * settings.epsilon_start + gone * settings.epsilon_end
 
-    def _choose(self, seen: Tensor, due: Sequence[Place]) -> list[Acted]:
-        best = self._values(self._parameters, seen).cpu().numpy().argmax(-1).tolist()
+    def _choose(self, parameters: Parameters, seen: Tensor, first: int, due: Sequence[Place]) -> list[Acted]:
+        best = self._values(parameters, seen).cpu().numpy().argmax(-1).tolist()
         epsilon, acted = self.epsilon, []
         for agent, world in due:
-            chance, which = self._rngs[agent, world].random(2).tolist()
-            number = int(which * self._actions) if chance < epsilon else best[agent][world]
+            chance, which = self._drawn[agent, world].tolist()
+            number = int(which * self._actions) if chance < epsilon else best[agent - first][world]
             acted.append(Acted(number + self._starts[agent], {}))
         return acted
 

@@ -9,6 +9,7 @@ probability of an action again under other weights is the raw action, before it 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,6 +52,9 @@ class Head(Protocol):
     def actions(self, raw: Array) -> Any:
         """What the environments get, a value per row."""
 
+    def raw_of(self, columns: Mapping[str, Any]) -> Array:
+        """The raw actions of a rollout, from its columns."""
+
     def encode(self, actions: Any) -> Array:
         """Actions as inputs of a network: [rows, …] ──► [rows, encoded]."""
 
@@ -91,6 +95,11 @@ class Categorical:
     def actions(self, raw: Array) -> Any:
         """Plain ints."""
         return (raw + self._numbers.start).tolist()
+
+    def raw_of(self, columns: Mapping[str, Any]) -> Array:
+        """The numbers of the actions themselves."""
+        numbers: Array = np.asarray(columns["actions"], np.int64) - self._numbers.start
+        return numbers
 
     def encode(self, actions: Any) -> Array:
         """One place for each number."""
@@ -141,6 +150,11 @@ class Gaussian:
     def actions(self, raw: Array) -> Any:
         """An array [rows, …] of the space's own shape and type, within its bounds."""
         return self._amounts.decode(np.tanh(raw) if self._tanh else raw)
+
+    def raw_of(self, columns: Mapping[str, Any]) -> Array:
+        """What the policy has said beside its actions."""
+        raw: Array = np.asarray(columns["raw_action"], np.float32)
+        return raw
 
     def encode(self, actions: Any) -> Array:
         """Bounded parts scaled to −1 … 1."""

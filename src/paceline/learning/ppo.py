@@ -21,7 +21,7 @@ from torch import Tensor
 from paceline.learning.bank import Bank, Figures, Place, means
 from paceline.learning.heads import Categorical
 from paceline.learning.specs import PPO
-from paceline.learning.stacked import Layers, Learning, padded, stacked
+from paceline.learning.stacked import Layers, Learning, Parameters, padded, stacked
 from paceline.roles import Window
 from paceline.spaces import Array
 from paceline.types import Acted, Seat
@@ -34,6 +34,7 @@ class PPOBank(Bank):
     """Independent actors and critics; see `Bank` and `specs.PPO`. With each action it says `log_prob` and `value`."""
 
     on_policy = True
+    _draws = 1
     _settings: PPO
 
     def __init__(self, seats: Sequence[Seat], config: PPO, *, seed: int, worlds: int, device: str = "cpu") -> None:
@@ -48,19 +49,20 @@ class PPOBank(Bank):
 
     # -- acting ------------------------------------------------------------------------------------------------
 
-    def _choose(self, seen: Tensor, due: Sequence[Place]) -> list[Acted]:
+    def _choose(self, parameters: Parameters, seen: Tensor, first: int, due: Sequence[Place]) -> list[Acted]:
+        rows = [(agent - first, world) for agent, world in due]
         noise = np.zeros((*seen.shape[:2], 1))
-        for place in due:
-            noise[place] = self._rngs[place].random()
+        for row, place in zip(rows, due, strict=True):
+            noise[row] = self._drawn[place]
         actor, critic = self._layers
-        scores = actor(self._parameters, seen)
+        scores = actor(parameters, seen)
         raw = self._head.raw(scores, self._spread, torch.from_numpy(noise).to(seen.device), True)
         logs = self._head.log_prob(scores, self._spread, raw).cpu().numpy()
-        values = critic(self._parameters, seen).squeeze(-1).cpu().numpy()
+        values = critic(parameters, seen).squeeze(-1).cpu().numpy()
         numbers = raw.cpu().numpy()
         return [
-            Acted(int(numbers[place]) + self._starts[place[0]], {"log_prob": logs[place], "value": values[place]})
-            for place in due
+            Acted(int(numbers[row]) + self._starts[agent], {"log_prob": logs[row], "value": values[row]})
+            for row, (agent, _) in zip(rows, due, strict=True)
         ]
 
     # -- learning ----------------------------------------------------------------------------------------------
@@ -72,11 +74,14 @@ class PPOBank(Bank):
         alike: dict[int, list[int]] = defaultdict(list)
         for number, own in rows.items():
             alike[-(-len(own["seen"]) // self._settings.batch)].append(number)
-        figures: dict[int, Figures] = {}
-        for count, agents in alike.items():
-            if count:
-                figures |= self._descend([rows[n] for n in agents], [windows[n].rng for n in agents], agents, count)
-        return figures
+        learned = [
+            (agents, *self._descend([rows[n] for n in agents], [windows[n].rng for n in agents], agents, count))
+            for count, agents in alike.items()
+            if count
+        ]
+        for agents, learning, _ in learned:  # when nothing can fail any more
+            self._scatter(learning, agents)
+        return {number: own for _, _, figures in learned for number, own in figures.items()}
 
     def _values_of_finals(self, columns: Mapping[int, Mapping[str, Any]]) -> dict[int, Array]:
         """What each agent's critic says to the last observations of its episodes, in forwards of `batch` rows."""
@@ -114,8 +119,8 @@ class PPOBank(Bank):
 
     def _descend(
         self, rows: Sequence[Rows], rngs: Sequence[np.random.Generator], agents: Sequence[int], count: int
-    ) -> dict[int, Figures]:
-        """Goes through the rows of agents that have as many minibatches as each other."""
+    ) -> tuple[Learning, dict[int, Figures]]:
+        """Goes through the rows of agents that have as many minibatches as each other; changes copies of theirs."""
         learning = self._gather(padded(agents))
         figures: dict[str, list[Tensor]] = defaultdict(list)
         for _ in range(self._settings.passes):
@@ -129,8 +134,7 @@ class PPOBank(Bank):
                 norms = learning.descend(losses)
                 for name, figure in {"loss": losses, "grad_norm": norms, **parts}.items():
                     figures[name].append(figure.detach())
-        self._scatter(learning, agents)
-        return means(figures, agents)
+        return learning, means(figures, agents)
 
     def _order(self, rng: np.random.Generator, rows: int, count: int) -> Array:
         """The rows of each minibatch of a pass: [count, batch]."""

@@ -64,12 +64,15 @@ class Markov:
         from paceline.learning.heads import head_for
         from paceline.learning.networks import built
 
-        self._head, self._observations = head_for(seat.action_space, squash), Observations(seat.observation_space)
-        head, self._sampled, self._device = self._head, sampled, seat.device
+        self.head, self.observations = head_for(seat.action_space, squash), Observations(seat.observation_space)
+        """How actions and observations are encoded."""
+        self.sampled = sampled
+        """Whether actions are drawn; otherwise they are the likeliest."""
+        head, self._device = self.head, seat.device
         self._who = f"{type(self).__name__} at seat {seat.agent!r} of mission {seat.mission!r}"
         if weights is not None:
             keywords = {**keywords, "seed": None}
-        self.network = built(self._observations.size, head.encoded, head.size, head.spread, **keywords)
+        self.network = built(self.observations.size, head.encoded, head.size, head.spread, **keywords)
         """The actor and the critic: a `torch.nn.Module`."""
         self.version = 0
         """Of the weights, as `load` was told."""
@@ -113,8 +116,8 @@ class Markov:
 
         Torch's own memory, written as arrays: it is aligned, which NumPy's need not be, and bits may depend on that.
         """
-        seen = self._torch.zeros(1, rows, self._observations.size)
-        acted = self._torch.zeros(1, rows, self._head.encoded)
+        seen = self._torch.zeros(1, rows, self.observations.size)
+        acted = self._torch.zeros(1, rows, self.head.encoded)
         return seen, acted, self._torch.zeros(1, rows), self.network.start(rows)
 
     def _make_room(self, rows: int) -> None:
@@ -184,13 +187,13 @@ class Markov:
             inputs = (self._seen, self._acted, self._rewards, self._state)
             answer = network(*(tensor.to(device) for tensor in inputs))
             spread = network.spread.to(device)
-            raw = self._head.raw(answer.parameters, spread, torch.from_numpy(noise)[None].to(device), self._sampled)
-            extras = {"log_prob": self._head.log_prob(answer.parameters, spread, raw)[0].cpu().numpy()}
+            raw = self.head.raw(answer.parameters, spread, torch.from_numpy(noise)[None].to(device), self.sampled)
+            extras = {"log_prob": self.head.log_prob(answer.parameters, spread, raw)[0].cpu().numpy()}
         if answer.values is not None:
             extras["value"] = answer.values[0].cpu().numpy()
-        if self._head.spread:
+        if self.head.spread:
             extras["raw_action"] = raw[0].cpu().numpy()
-        actions = self._head.actions(raw[0].cpu().numpy())
+        actions = self.head.actions(raw[0].cpu().numpy())
         self._remember(asked, actions, answer.state)
         return Acted(actions, extras)
 
@@ -204,13 +207,13 @@ class Markov:
         self._make_room(len(obs))
         if len(self._rngs) > len(obs):
             raise BadInput(f"{self._who} was asked {len(obs)} rows, and row {len(self._rngs) - 1} has begun")
-        seen, noise = self._seen.numpy()[0], self._head.noises(len(obs))
+        seen, noise = self._seen.numpy()[0], self.head.noises(len(obs))
         seen[:] = 0
         for row in asked:
-            self._observations.write(seen[row], obs[row])
+            self.observations.write(seen[row], obs[row])
             rng = self._rng(row)
-            if self._sampled:
-                noise[row] = self._head.noise(rng)
+            if self.sampled:
+                noise[row] = self.head.noise(rng)
         self._lanes = len(obs)
         return noise
 
@@ -223,7 +226,7 @@ class _Remembers(Markov):
 
     def _remember(self, asked: list[int], actions: Any, state: Any) -> None:
         self._state.numpy()[:, asked] = state.cpu().numpy()[:, asked]
-        self._acted.numpy()[0, asked] = self._head.encode(actions)[asked]
+        self._acted.numpy()[0, asked] = self.head.encode(actions)[asked]
         self._rewards.numpy()[0, asked] = 0  # until it is told
 
     def tell_rows(self, rows: Sequence[int], rewards: Array, terminated: Array, truncated: Array) -> None:

@@ -58,6 +58,12 @@ class DQN(Settings):
     """Whether the value of a state and the advantages of actions are outputs of their own."""
     n_step: PositiveInt = 1
     """How many rows a reward is added up over."""
+    memory: Annotated[int, Field(ge=0)] = 0
+    """The size of a memory of what was seen and done in the epoch so far, a GRU; 0: none."""
+    sequence: PositiveInt = 8
+    """With a memory: rows that are learned from one after another; a gradient step has batch / sequence sequences."""
+    lead: Annotated[int, Field(ge=0)] = 8
+    """With a memory: rows before each sequence, as far as the episode has them, that bring the memory there."""
     epsilon_start: _Share = 1.0
     """The share of random actions in the first epoch."""
     epsilon_end: _Share = 0.05
@@ -91,6 +97,31 @@ class PPO(Settings):
     """The largest norm of an agent's gradient."""
     accepts_lag: bool = False
     """Whether it may learn from rows that older weights have collected; their log-probabilities are kept."""
+
+
+class SequencePPO(Settings):
+    """How a policy learns from whole rollouts, of one or several episodes of a task each."""
+
+    lr: _Positive = 2e-3
+    """Learning rate of Adam."""
+    anneal: bool = True
+    """Whether the learning rate goes down to a twentieth over the training."""
+    gamma: _Share = 0.95
+    """What a reward counts one row later, also of the next episode of the task."""
+    gae: _Share = 0.95
+    """Generalised advantage estimation: how much the rewards of further rows count against the critic's word."""
+    ratio: _Positive = 0.2
+    """How far the probability of an action may move, as a share, before the objective is clipped."""
+    minibatches: PositiveInt = 4
+    """Into how many minibatches the rollouts are divided."""
+    passes: PositiveInt = 4
+    """How often an update goes through its rollouts, where it is not told how many gradient steps it takes."""
+    entropy: Annotated[float, Field(ge=0)] = 0.001
+    """What entropy is worth."""
+    critic: Annotated[float, Field(ge=0)] = 0.5
+    """What the critic's error counts."""
+    clip: _Positive = 0.5
+    """The largest norm of the gradient."""
 
 
 LEARNERS: dict[str, type[DQN] | type[PPO]] = {"dqn": DQN, "ppo": PPO}
@@ -144,8 +175,9 @@ def build_bank(seats: Sequence[Seat], config: DQN | PPO, *, seed: int, worlds: i
     import_torch()
     if isinstance(config, DQN):
         from paceline.learning.dqn import DQNBank
+        from paceline.learning.recurrent_dqn import RecurrentDQNBank
 
-        return DQNBank(seats, config, seed=seed, worlds=worlds, device=device)
+        return (RecurrentDQNBank if config.memory else DQNBank)(seats, config, seed=seed, worlds=worlds, device=device)
     from paceline.learning.ppo import PPOBank
 
     return PPOBank(seats, config, seed=seed, worlds=worlds, device=device)

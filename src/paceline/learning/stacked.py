@@ -47,6 +47,14 @@ def padded(agents: Sequence[int]) -> list[int]:
     return list(agents) if len(agents) >= _SMALLEST_STACK else [*agents, *agents]
 
 
+def narrowest(agents: Sequence[int], stack: int) -> tuple[int, int]:
+    """The part of a stack from the first of these agents to the last, with a neighbour for a lone one: [first, end)."""
+    first, end = min(agents), max(agents) + 1
+    if end - first < _SMALLEST_STACK:
+        first, end = (first, end + 1) if end < stack else (first - 1, end)
+    return first, end
+
+
 def stacked(parts: Sequence[Array], axis: int = 0) -> Tensor:
     """Arrays of agents as they are stacked, a lone one twice, in torch's own memory.
 
