@@ -11,14 +11,14 @@ played again, alone, where the one to blame fails by itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from paceline.engine import Anew, OwnStreams, Plan, Pool, Trace, current_budget
 from paceline.errors import BadInput
-from paceline.rollout import Rollout
+from paceline.rollout import Observations, Rollout
 from paceline.seeds import Key
 from paceline.team import Mishap, Team
 from paceline.types import Episode, Failure, Step, Task
@@ -41,6 +41,14 @@ class Table(OwnStreams):
         """Plays one step. Returns its outcome, or, where that is not wanted, only what is seen next."""
         step = self._rollout.step(actions)
         return step if self._outcomes else step.observations, self._record()
+
+    def can_look(self) -> bool:
+        """Whether agents may look before they are due."""
+        return self._rollout.can_look
+
+    def look(self) -> Observations:
+        """What the agents see now that are in play and not due."""
+        return self._rollout.look()
 
     def close(self) -> None:
         """Ends the environment."""
@@ -106,6 +114,16 @@ class Worlds:
         for table in self._in_play:
             self.episode[table].steps += 1
         return step
+
+    @property
+    def can_look(self) -> bool:
+        """Whether agents of all tables may look before they are due."""
+        return all(self._pool.call("can_look", record=False).values())
+
+    def look(self, tables: Iterable[int]) -> dict[Name, Any]:
+        """What the agents of some tables see now that are in play and not due."""
+        seen = self._pool.call("look", dict.fromkeys(tables, ()), record=False)
+        return {(table, agent): one for table, mine in seen.items() for agent, one in mine.items()}
 
     def fail(self, table: int, failure: Failure) -> None:
         """Ends a table's play: it could not be played to its end."""

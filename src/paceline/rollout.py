@@ -8,6 +8,7 @@ that it may be reused and the last play came to its end, otherwise another one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
@@ -18,6 +19,7 @@ import numpy as np
 from paceline.engine import put_back, take
 from paceline.errors import BadInput
 from paceline.kinds import Single, as_parallel, parts_of, shown
+from paceline.ordered import Ordered
 from paceline.seeds import RunningDigest
 from paceline.types import Episode, Mission, Seat, Step, Task, Totals
 
@@ -104,6 +106,7 @@ class Rollout:
         device: What seats are told of the device.
         options: For the mission's recipe, beside its own: a render mode, say.
         digested: Whether the record gets a digest; a job that keeps a tape has one of that.
+        finite: Whether rewards must be finite, and NaN in observations is noticed.
     """
 
     def __init__(
@@ -114,18 +117,22 @@ class Rollout:
         device: str = "cpu",
         options: Mapping[str, Any] | None = None,
         digested: bool = True,
+        finite: bool = False,
     ) -> None:
         self.building = 0.0
         """Seconds that it took to build environments."""
-        self._digested = digested
+        self._digested, self._finite = digested, finite
         self._mission, self._index, self._device, self._options = mission, index, device, dict(options or {})
         self._kept = ("env", mission.recipe) if mission.reuse and mission.recipe and not options else None
         self.env = self._built() if self._kept is None else take(self._kept, self._built)
+        self._is_ordered = isinstance(self.env, Ordered)
         self._running = RunningDigest()
         self._infos: dict[Any, Mapping[str, Any]] = {}
         self._replay: Path | None = None
         self.players: Mapping[str, str] = {}
         """Agent → the name of the policy that plays it, for the record."""
+        self.nan_seen: str | None = None
+        """Where an observation first held NaN, in words; None: none did."""
         self.begun = False
         self._named = all(type(agent) is str for agent in self.env.possible_agents)
         self.over = False
@@ -140,7 +147,7 @@ class Rollout:
     @property
     def made(self) -> Any:
         """The environment as the mission made it."""
-        return self.env.made if isinstance(self.env, Single) else self.env
+        return self.env.made if isinstance(self.env, Single | Ordered) else self.env
 
     def seats(self) -> list[Seat]:
         """Who sits where, in the environment's order."""
@@ -203,6 +210,8 @@ class Rollout:
         answer = self.env.step(named)
         if type(answer) is not tuple or len(answer) != len(_STEP):
             answer = parts_of(answer, _STEP, f"mission {self._mission.name!r}: step()")
+        if self._is_ordered and self._is_long_enough():
+            answer = self.env.cut_off(answer)
         try:
             return self._taken(named, *answer)
         except _TANGLED:
@@ -214,7 +223,10 @@ class Rollout:
         if self._digested:
             self._running.add(named, observations, rewards, ended, cut)
         for agent, reward in rewards.items():
-            episode.rewards[str(agent)] += float(reward)
+            number = float(reward)
+            if self._finite and not math.isfinite(number):
+                raise self._not_finite(agent, number, f"at step {episode.steps}")
+            episode.rewards[str(agent)] += number
         self._infos.update(infos)  # the last that each agent was given: environments count in there
         episode.steps += 1
         last = {}
@@ -240,6 +252,21 @@ class Rollout:
             if not _is_number(reward):
                 raise BadInput(f"{who} gave {shown(reward)} as the reward of {agent!r}; it must be a number")
 
+    def _not_finite(self, agent: Any, reward: float, when: str) -> BadInput:
+        return BadInput(
+            f"mission {self._mission.name!r}: the environment gave {reward} as the reward of agent {str(agent)!r} "
+            f"{when} (episode {self._index}, seed {self.episode.seed}); it must be a finite number"
+        )
+
+    @property
+    def can_look(self) -> bool:
+        """Whether agents may look before they are due: turns are ordered, and looking changes nothing."""
+        return self._is_ordered and self.env.can_look
+
+    def look(self) -> Observations:
+        """What the agents see now that are in play and not due, where turns are ordered."""
+        return {str(agent): seen for agent, seen in self.env.look().items()}
+
     def save_replay(self, path: Path, policies: Mapping[str, str]) -> None:
         """Has the next play written to a file; called before `begin`.
 
@@ -262,14 +289,18 @@ class Rollout:
         """Whether this was the last step for an agent, or for all, or cannot be read; hot, and nearly always not."""
         if any(ended.values()) or any(cut.values()) or not self.env.agents or ended.keys() != cut.keys() or not ended:
             return True
-        return self._mission.steps is not None and self.episode.steps >= self._mission.steps
+        return self._is_long_enough()
+
+    def _is_long_enough(self) -> bool:
+        """Whether the mission's limit is reached: of steps, or of ordered turns of the agent that is due."""
+        limit = self._mission.steps
+        return limit is not None and (self.env.turn if self._is_ordered else self.episode.steps) >= limit
 
     def _end_if_due(self, ended: Mapping[Any, Any], cut: Mapping[Any, Any]) -> Mapping[Any, Any]:
         """Ends the play if this was its last step. Returns who was cut off, by the mission's limit too."""
-        limit = self._mission.steps
         if not self.env.agents or all(ended[agent] or cut[agent] for agent in ended):
             self._end(ended=any(ended.values()), truncated=any(cut.values()))
-        elif limit is not None and self.episode.steps >= limit:
+        elif self._is_long_enough():
             self._end(ended=False, truncated=True)
             return {agent: bool(cut[agent]) or not ended[agent] for agent in cut}
         return cut
@@ -289,12 +320,25 @@ class Rollout:
 
     def _take_totals(self, totals: Totals) -> None:
         episode = self.episode
+        for agent, reward in totals.rewards.items():
+            if self._finite and not math.isfinite(reward):
+                raise self._not_finite(agent, reward, f"in its totals, after {episode.steps} steps")
         episode.rewards, episode.stats = dict(totals.rewards), _stats(totals.stats)
         episode.game_stats = _numbers(totals.game_stats)
         episode.time_averaged_game_stats = _numbers(totals.time_averaged_game_stats)
 
     def _seen(self, observations: Mapping[Any, Any]) -> Observations:
+        if self._finite and self.nan_seen is None:
+            self._look_for_nan(observations)
         return {str(agent): observations[agent] for agent in self.env.agents}
+
+    def _look_for_nan(self, observations: Mapping[Any, Any]) -> None:
+        """Reads arrays of floats only."""
+        for agent, seen in observations.items():
+            if type(seen) is np.ndarray and seen.dtype.kind == "f" and _holds_nan(seen):
+                episode = self.episode
+                self.nan_seen = f"agent {str(agent)!r} of {episode.name} (seed {episode.seed}), step {episode.steps}"
+                return
 
 
 _RESET = ("observations", "infos")
@@ -305,6 +349,12 @@ _TANGLED = (LookupError, AttributeError, TypeError, ValueError)  # what becomes 
 def _by_name(values: Mapping[Any, Any]) -> Mapping[str, Any]:
     """Agents by their names; an environment may have other keys for them."""
     return {str(agent): value for agent, value in values.items()}
+
+
+def _holds_nan(array: Any) -> bool:
+    # The product is NaN if a number is, and takes half as long as to ask each number.
+    product = np.vdot(array, array)
+    return bool(product != product and np.isnan(array).any())
 
 
 def _is_number(value: Any) -> bool:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import tee
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -40,8 +41,11 @@ Note = tuple[str, str]
 """A topic, and what there is to tell of it: once per topic is enough."""
 
 _LOOK = 0.1  # seconds of items that auto plays here before it decides
-_STARTING = 0.3  # seconds that workers take to be of use: start, imports, first build
-_WAITERS_PER_SLOT = 4
+STARTING = 0.3
+"""Seconds that workers take to be of use: start, imports, first build."""
+
+WAITERS_PER_SLOT = 4
+"""How many workers share a CPU slot where most of the time is waiting."""
 
 
 class TooLong(Exception):
@@ -61,6 +65,11 @@ class Patience:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._since: tuple[float, float] | None = None
+
+    @classmethod
+    def for_one_of(cls, items: int) -> Patience:
+        """For the first of so many items: the fewer there are, the less is lost by waiting."""
+        return cls(max(0.25, 1.0 / items))
 
     def begin(self) -> None:
         """An action has been given: from now on, if it was the first."""
@@ -170,26 +179,70 @@ class Schedule(Generic[Item, Result]):
     def run(self, items: Sequence[Item]) -> Iterator[tuple[Item, Result]]:
         """Plays all of them; gives each when it has ended. An auto plan decides anew until there are workers."""
         left = list(items)
-        if self.here is None:
-            self.here = self._own.enter_context(Pool([], seed=self.seed, trace=self.trace))
         if self._asked.backend == "auto" and self._pool is None and left:
             self.plan = self._asked
-            plan = self._without_measuring(self._width(left))
+            plan = self.plan_unmeasured(self._width(left))
             if plan is None:
-                patience, took = Patience(max(0.25, 1.0 / len(left))), list[float]()
-                for played in self._here_until(self.here, left, patience, took):
-                    yield played
-                    if patience.wall > _LOOK:
-                        break
+                patience, took = Patience.for_one_of(len(left)), list[float]()
+                yield from self.begin_here(left, patience, took)
                 plan = self._decide(patience, took, len(items) - len(left), left)
             self.plan = plan
-        if left:
-            yield from self._on(self.here if self.plan.backend == "inline" else self._workers(len(left)), left)
+        yield from self.run_as_planned(left)
+
+    def run_as_planned(self, items: Sequence[Item]) -> Iterator[tuple[Item, Result]]:
+        """Plays all of them where `plan` says, which is not auto; gives each when it has ended."""
+        for wave in self.waves(items):
+            yield from self.run_lazily(wave, len(items))
+
+    def run_lazily(self, items: Iterable[Item], most: int) -> Iterator[tuple[Item, Result]]:
+        """The same for items that are made while others are played.
+
+        Args:
+            items: The items, each made when a worker is free for it.
+            most: How many there are, at the most.
+        """
+        if not most:
+            return
+        pool = self._pool_here() if self.plan.backend == "inline" else self._workers(most)
+        deadline, seen = self.deadline or math.inf, len(pool.events)
+        made, named = tee(items)
+        begun = dict[int, Item]()
+        try:
+            numbered = (begun.setdefault(number, item) for number, item in enumerate(made))
+            for number, outcome in pool.stream(self.play, numbered, keys=map(self.key, named), deadline=deadline):
+                item = begun.pop(number)
+                yield item, self._result(item, outcome)
+        finally:  # also if the rest is not wanted
+            texts = [in_words(event.text, self.noun) for event in pool.events[seen:]]
+            self.notes += [(text, text) for text in texts]
+
+    def begin_here(self, left: list[Item], patience: Patience, took: list[float]) -> Iterator[tuple[Item, Result]]:
+        """Plays the first items here, until it is known what they take. Gives each when it has ended.
+
+        Args:
+            left: The items; those that have been played are taken out.
+            patience: How long it is waited for them.
+            took: Gets the seconds that each took.
+        """
+        for played in self._here_until(self._pool_here(), left, patience, took):
+            yield played
+            if patience.wall > _LOOK:
+                return
+
+    def _pool_here(self) -> Pool:
+        if self.here is None:
+            self.here = self._own.enter_context(Pool([], seed=self.seed, trace=self.trace))
+        return self.here
 
     def _width(self, items: Sequence[Item]) -> int:
         return max((len(wave) for wave in self.waves(items)), default=0)
 
-    def _without_measuring(self, width: int) -> Plan | None:
+    def plan_unmeasured(self, width: int) -> Plan | None:
+        """The plan where there is nothing to measure; None: there is.
+
+        Args:
+            width: How many items can be played side by side.
+        """
         slots = current_budget().workers_for(max(1, width))
         if self.plan.workers is not None or self.plan.isolate or self.deadline is not None:
             workers = self.plan.workers if self.plan.workers is not None else slots
@@ -222,10 +275,10 @@ class Schedule(Generic[Item, Result]):
         if not left:
             return self._chosen("inline", 1, f"{took}: all were played before workers could have been of use")
         waits = share < WAITS_BELOW
-        workers = min(self._width(left), current_budget().slots * (_WAITERS_PER_SLOT if waits else 1))
+        workers = min(self._width(left), current_budget().slots * (WAITERS_PER_SLOT if waits else 1))
         gain = count * each * (1 - (1.0 if waits else TWO_CORES_ARE_NOT_TWICE_ONE) / max(1, workers))
         self._foregone += max(0.0, gain)
-        if workers < 2 or (done and self._foregone <= _STARTING):
+        if workers < 2 or (done and self._foregone <= STARTING):
             return self._chosen("inline", 1, f"{took}, with {count} to go: starting workers would take longer")
         try:
             check_sendable(self.play)
@@ -258,16 +311,6 @@ class Schedule(Generic[Item, Result]):
             self._count = workers
             self._own.callback(self._pool.close)
         return self._pool
-
-    def _on(self, pool: Pool, items: list[Item]) -> Iterator[tuple[Item, Result]]:
-        deadline, seen = self.deadline or math.inf, len(pool.events)
-        try:
-            for wave in self.waves(items):
-                for number, outcome in pool.stream(self.play, wave, keys=list(map(self.key, wave)), deadline=deadline):
-                    yield wave[number], self._result(wave[number], outcome)
-        finally:  # also if the rest is not wanted
-            texts = [in_words(event.text, self.noun) for event in pool.events[seen:]]
-            self.notes += [(text, text) for text in texts]
 
     def _result(self, item: Item, outcome: Outcome) -> Result:
         if outcome.error is not None:

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 import paceline
 from paceline.seeds import digest
 from paceline.tape import Track
-from paceline.train.rings import Ring, Rows, RowWindow
+from paceline.train.fetched import Fetched
+from paceline.train.rings import Ring, Rows, Span
+from paceline.train.windows import RowWindow
 from paceline.types import Seat
 
 SEAT = Seat("ann", 0, spaces.Dict({"at": spaces.Box(-1e6, 1e6, (2,), np.float32)}), spaces.Discrete(4), "m")
@@ -66,6 +68,7 @@ def test_windows_are_the_newest_rows(episodes: list[tuple[int, bool]], capacity:
         assert found.new["rewards"].tolist() == list(range(max(lo, new), count))
         assert found.new["final_observations"]["at"][:, 0].tolist() == [-(count - 1)]
         _check_sample(found.sample(30, steps=steps, discount=0.5), ends, steps)
+        _check_sequences(found.sequences(20, steps, lead=2), ends, steps, lo)
     assert digest(window(ring, capacity, new).sample(9)) == digest(window(again, capacity, new).sample(9))
 
 
@@ -77,6 +80,70 @@ def _check_sample(batch: dict[str, Any], ends: list[tuple[int, bool]], steps: in
         assert batch["rewards"][place] == sum(0.5 ** (row - first) * row for row in rows)
         assert batch["next_observations"]["at"][place, 0] == (-end if last == end else last + 1)
         assert batch["discounts"][place] == (0.0 if last == end and terminated else 0.5 ** len(rows))
+
+
+def _check_sequences(found: dict[str, Any], ends: list[tuple[int, bool]], length: int, lo: int) -> None:
+    """Rows of one episode each, from two before the drawn one, and what was seen after each of them."""
+    mask, seen = found["mask"], found["observations"]["at"][:, 0].astype(int).reshape(20, -1)
+    after = found["next_observations"]["at"][:, 0].astype(int).reshape(20, -1)
+    for place in range(20):
+        first = seen[place, 2]  # the drawn row is always one of its episode
+        end = next(row for row, _ in ends if row >= first)
+        begin = max([lo, *(row + 1 for row, _ in ends if row < first)])
+        wanted = list(range(first - 2, first + length))
+        assert mask[place].tolist() == [begin <= row <= end for row in wanted]
+        assert seen[place].tolist() == [min(max(row, begin), end) for row in wanted]
+        assert after[place].tolist() == [-end if row == end else row + 1 for row in seen[place].tolist()]
+
+
+class Copy:
+    """A ring's memory as a worker on another machine has it."""
+
+    mapped = False
+
+    def __init__(self, of: Any) -> None:
+        self.layout, self.fetched = of.layout, 0
+        self._of, self.arrays = of.arrays, {name: np.zeros_like(array) for name, array in of.arrays.items()}
+
+    def fetch(self, ranges: Any) -> None:
+        for name, parts in ranges.items():
+            for start, stop in parts:
+                assert start < stop
+                self.arrays[name][start:stop] = self._of[name][start:stop]
+                self.fetched += stop - start if name == "rewards" else 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=16),
+    st.integers(6, 20),
+    st.integers(0, 9),
+)
+def test_a_copy_of_a_ring_gives_the_same_windows(updates: list[tuple[int, bool]], capacity: int, again: int) -> None:
+    """Every row is fetched once; all of a window are, if a learner is given one again that came before."""
+    ring, fetched, rows = Ring(SEAT, capacity + 20), Fetched(), 0
+    ring.extend(episode(0, 1, True))
+    copy, spans = Copy(ring.shared), [ring.span(capacity, 0)]
+    for length, reads in updates:
+        ring.extend(episode(ring.count, length, True))
+        if reads:
+            spans.append(ring.span(capacity, 0))
+            rows += spans[-1].hi - max(spans[-1].lo, spans[-2].hi if rows else 0)
+            _check_same(ring, fetched, copy, spans[-1])
+            assert copy.fetched == rows
+    for span in spans[again:]:  # as far as the ring has them still
+        if span.lo >= ring.count - ring.room:
+            _check_same(ring, fetched, copy, span)
+
+
+def _check_same(ring: Ring, fetched: Fetched, copy: Any, span: Span) -> None:
+    assert ring.shared is not None
+    arrays = fetched.arrays("ann", copy, span)
+    far, near = (RowWindow(Rows(SEAT), each, span, np.random.default_rng(0)) for each in (arrays, ring.shared.arrays))
+    assert digest(dict(far.columns)) == digest(dict(near.columns))
+    assert digest([far.sample(9, steps=3), far.sequences(9, 3)]) == digest(
+        [near.sample(9, steps=3), near.sequences(9, 3)]
+    )
 
 
 def test_a_ring_that_has_grown_is_read_back_whole() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,10 @@ from train_members import (
 )
 
 import paceline
-from paceline import Mission, Plan, train
+from paceline import Mission, Plan, Trace, train
+from paceline.engine import SharedArrays
+from paceline.learning.exactness import Exactness
+from paceline.seeds import digest
 from paceline.testing import check_independence
 from paceline.train import Training
 
@@ -201,6 +205,79 @@ def test_a_learner_that_fails_ends_the_run_or_is_frozen(plan: Any) -> None:
     assert frozen.digest == counted(Breaks, on_failure="freeze").digest
 
 
+@pytest.mark.parametrize("plan", ["inline", Plan("process", 1)], ids=str)
+@pytest.mark.parametrize("learner", ["dqn,hidden=8", "ppo,hidden=8"])
+def test_of_a_stack_only_the_agent_that_fails_is_frozen(learner: str, plan: Any) -> None:
+    """The others of its stack become what they become beside a sound agent; without freeze the error names it alone."""
+    spoilt = partial(counted, learner, plan, watcher=spoil, train_interval=1)
+    with pytest.raises(RuntimeError) as found:
+        spoilt()
+    assert [note for note in found.value.__notes__ if "update" in note] == ["in update 4 of agent 'agent_1'"]
+    frozen, sound = spoilt(on_failure="freeze"), counted(learner, train_interval=1)
+    assert list(frozen.frozen) == ["agent_1"]
+    assert [update.agent for update in frozen.updates if update.status == "failed"] == ["agent_1"]
+    for agent in ("agent_0", "agent_2"):
+        assert digest(frozen.weights[agent]) == digest(sound.weights[agent])
+    assert frozen.losses["agent_0"] == sound.losses["agent_0"]
+
+
+def spoil(trainer: Any) -> None:
+    """Makes the actions of agent_1 in its ring such as there are none, those of the next epoch too."""
+    if trainer.epoch == 4:
+        ring = trainer.rings["agent_1"]
+        ring.extend = partial(_extend_spoilt, ring, ring.extend)
+
+
+def _extend_spoilt(ring: Any, extend: Any, columns: Any) -> None:
+    extend(columns)
+    ring.shared.arrays["actions"][: ring.count] = 99
+
+
+def test_a_trace_shows_what_main_is_about_and_who_learns() -> None:
+    """Phases of main have a row, and the workers of each pool rows of their own."""
+    trace = Trace()
+    counted(plan=Plan("process", 2), lag=1, trace=trace, epochs=4)
+    phases = [span.name for span in trace.spans if span.kind == "phase"]
+    assert [name for name in phases if name.startswith("collect")] == [f"collect epoch {number}" for number in range(4)]
+    assert {name.split()[0] for name in phases} == {"publish", "collect", "train", "wait"}
+    assert "wait for update 0 of agent 'agent_0'" in phases
+    learning = {(span.pool, span.worker) for span in trace.spans if span.name == "learn" and span.kind == "call"}
+    assert learning == {("learners", 0), ("learners", 1)}
+
+
+def test_a_machine_that_does_not_keep_the_bits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the self-test finds is in the notes; here it finds nothing."""
+    tried = partial(counted, {"agent_0": Counts, "agent_1": "dqn,hidden=8", "agent_2": "dqn,hidden=8"}, epochs=2)
+    assert tried().notes == []
+    broken = Exactness(False, ("agents alone: forward of 2 agents differ",))
+    monkeypatch.setattr("paceline.learning.exactness.selftest", lambda *_, **__: broken)
+    (note,) = tried().notes
+    assert note.startswith("networks of agent_1, agent_2 do not keep their bits on this machine")
+    assert note.endswith("agents alone: forward of 2 agents differ")
+
+
+class Elsewhere(SharedArrays):
+    """As it would be seen on another machine: no process there has that number."""
+
+    def __reduce__(self) -> Any:
+        make, (_, *place) = super().__reduce__()
+        return make, (2**22 + 1, *place)
+
+
+def test_learners_that_cannot_read_the_rows_are_told_before_anything_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("paceline.train.trainer"), "SharedArrays", Elsewhere)
+    epochs: list[Any] = []
+    with pytest.raises(paceline.BadInput, match=r"plan='process': a learner .* is it on this machine\?"):
+        counted(plan=Plan("process", 1), watcher=epochs.append)
+    assert epochs == []
+
+
+def test_losses_are_told_by_agent_and_added_up() -> None:
+    training = counted(epochs=4)
+    assert training.summed_losses == [sum(training.losses[agent][n] for agent in training.agents) for n in range(2)]
+    assert training.as_dict()["summed_losses"] == training.summed_losses
+
+
 def test_numbers_that_are_none_are_told_with_agent_and_update() -> None:
     with pytest.raises(paceline.Diverged, match="update 2 of agent 'agent_1' diverged: its weights"):
         counted(Explodes)
@@ -257,9 +334,10 @@ def stop_at(epoch: int, trainer: Any) -> None:
         ({"epochs": 0}, "epochs=0 makes no sense"),
         ({"lag": -1}, "lag=-1 makes no sense"),
         ({"worlds": 1.5}, "worlds=1.5 makes no sense"),
-        ({"turn": "ordered"}, "turn='ordered'"),
+        ({"turn": "ordered"}, "turn='ordered': mission 'field' is a PettingZoo parallel env"),
         ({"on_failure": "hope"}, "on_failure='hope'"),
         ({"capacity": 5, "max_turns": 6}, "capacity=5 rows are fewer than an interval"),
+        ({"capacity": 3}, "capacity=3 rows are fewer than an interval of 1 epochs makes, 4"),
         ({"priority": {"agent_9": 1}}, "priority names 'agent_9'"),
         ({"learners": NoLearner}, "has no learn, no snapshot, no restore"),
         ({"learners": "dqm"}, "'dqm' is no learner"),

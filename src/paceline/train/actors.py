@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from paceline.engine import Pool
 from paceline.seeds import seed_of
-from paceline.train.hosts import Name, OneAgent, Recipe
+from paceline.train.banks import OneAgent, Recipe
+from paceline.train.hosts import Name
 from paceline.train.job import Job
 from paceline.types import Step
 
@@ -74,15 +75,35 @@ class Actors:
             self._pool.call("restore", calls)
         self._loaded = dict(state["loaded"])
 
+    @property
+    def memoryless(self) -> frozenset[str]:
+        """Those that may be asked ahead, and again: their answers follow from weights, observation and draw alone."""
+        found = self._pool.call("memoryless", record=False)
+        return frozenset(agent for agent, number in self._member.items() if found[number])
+
     def act(self, observations: Mapping[Name, Any]) -> dict[Name, Any]:
         """Asks the agents that are due; those that cannot act are not asked."""
-        calls: dict[int, tuple[dict[Name, Any]]] = {}
-        for name, seen in observations.items():
-            calls.setdefault(self._member[name[1]], ({},))[0][name] = seen
-        answers = self._pool.call("act", calls)
-        self.extras = {name: extras for _, beside in answers.values() for name, extras in beside.items()}
-        actions = {name: action for mine, _ in answers.values() for name, action in mine.items()}
+        actions, self.extras = self.ask(observations)
         return {name: actions[name] for name in observations}
+
+    def ask(
+        self, observations: Mapping[Name, Any], again: Collection[Name] = ()
+    ) -> tuple[dict[Name, Any], dict[Name, Mapping[str, Any]]]:
+        """Asks some agents. Gives actions, and what came with them.
+
+        Args:
+            observations: What they see.
+            again: Those whose last action was not taken: this one has the draws of that.
+        """
+        calls: dict[int, tuple[dict[Name, Any], list[Name]]] = {}
+        for name, seen in observations.items():
+            mine = calls.setdefault(self._member[name[1]], ({}, []))
+            mine[0][name] = seen
+            if name in again:
+                mine[1].append(name)
+        answers = self._pool.call("act", calls)
+        actions = {name: action for mine, _ in answers.values() for name, action in mine.items()}
+        return actions, {name: extras for _, beside in answers.values() for name, extras in beside.items()}
 
     def tell(self, step: Step) -> None:
         """Learners learn from their rows; they are told nothing else."""

@@ -39,6 +39,7 @@ class Config(Settings):
     seed: int | None = Field(None, ge=0)
     device: str | None = None
     plan: str | int | None = None
+    speculate: bool | None = None
     out: str | None = None
 
 

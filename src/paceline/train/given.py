@@ -13,12 +13,13 @@ from paceline.errors import BadInput, place
 from paceline.options import split
 from paceline.rollout import Rollout
 from paceline.team import Builder, Player, understood
-from paceline.train.hosts import LEARNS, Bank, OneAgent, Recipe
+from paceline.train.banks import LEARNS, Bank, OneAgent, Recipe
 from paceline.train.rings import Rows
 from paceline.types import Mission, Seat
 
 if TYPE_CHECKING:  # it reads settings, which take a while to import
     from paceline.learning.specs import DQN, PPO
+    from paceline.train.job import Job
 
 
 def mission_of(given: Any) -> Mission:
@@ -123,6 +124,22 @@ def _surveyed(mission: Mission, device: str, for_all: bool, item: tuple[Player, 
     return player, not missing
 
 
+def inexact(job: Job) -> list[str]:
+    """Looks which of our networks are other bits in other stacks here, so that results could depend on the plan.
+
+    A stack's bits are its BLAS's to keep; see `learning.exactness`. Takes less than 0.1 s for each architecture.
+    """
+    found = []
+    for recipe in job.recipes:
+        if isinstance(recipe.make, _Stacked) and job.device == "cpu":
+            found += [
+                f"networks of {', '.join(recipe.agents)} do not keep their bits on this machine, so the digest can "
+                f"depend on the plan: {finding}"
+                for finding in recipe.make.selftest(recipe.seats[0], job.worlds)
+            ]
+    return found
+
+
 @dataclass(frozen=True)
 class _Stacked:
     """Makes a bank of ours.
@@ -141,3 +158,11 @@ class _Stacked:
         from paceline.learning.specs import build_bank
 
         return build_bank(seats, self.config, seed=self.seed, worlds=worlds, device=self.device)
+
+    def selftest(self, seat: Seat, worlds: int) -> tuple[str, ...]:
+        """What a stack of these networks does not keep."""
+        from paceline.learning.exactness import selftest
+        from paceline.learning.specs import architecture
+
+        inputs, actions = architecture(seat)
+        return selftest((inputs, *self.config.hidden, actions), batch=self.config.batch, worlds=worlds).findings

@@ -9,11 +9,9 @@ others as weights, or as a snapshot. So what acts in an epoch is known by its nu
 
 from __future__ import annotations
 
-import copy
-import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,152 +20,14 @@ from paceline.errors import Diverged
 from paceline.roles import Window
 from paceline.seeds import sequence
 from paceline.spaces import checked
-from paceline.team import Builder, Player
-from paceline.train.rings import Rows, RowWindow, Span
-from paceline.types import Acted, Failure, Seat
+from paceline.train.banks import Recipe, Single, Weights
+from paceline.train.fetched import Fetched
+from paceline.train.rings import Rows, Span
+from paceline.train.windows import RowWindow
+from paceline.types import Acted, Failure
 
 Name = tuple[int, str]
 """A world, and an agent in it."""
-
-Weights = Mapping[str, Any]
-"""Agent → what carries a version of it to the copies that act."""
-
-LEARNS = ("act", "learn", "snapshot", "restore")
-"""What a learner must have."""
-
-
-class Bank(Protocol):
-    """One or more agents that act and learn in one call; see `learning.bank`."""
-
-    def begin(self, epoch: int, seeds: Mapping[str, list[int]]) -> None:
-        """An epoch begins: a seed for each agent and world."""
-
-    def act(self, observations: Mapping[tuple[str, int], Any]) -> Mapping[tuple[str, int], Any]:
-        """Answers by (agent, world); only those that are due."""
-
-    def learn(self, windows: Mapping[str, Window]) -> Mapping[str, Mapping[str, float]]:
-        """Updates some of its agents, each by its own rows."""
-
-    def weights(self) -> Weights:
-        """A version of every agent."""
-
-    def load(self, weights: Weights) -> None:
-        """Takes another version of some agents."""
-
-    def snapshot(self) -> Any:
-        """Everything."""
-
-    def restore(self, state: Any) -> None:
-        """Goes on from a snapshot."""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Makes a bank.
-
-    Attributes:
-        seats: Its agents.
-        make: Makes it, of the seats and the number of worlds.
-        learns: Whether its agents learn; otherwise they only act.
-    """
-
-    seats: tuple[Seat, ...]
-    make: Callable[[tuple[Seat, ...], int], Bank]
-    learns: bool = True
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        """Their names."""
-        return tuple(seat.agent for seat in self.seats)
-
-
-@dataclass(frozen=True)
-class OneAgent:
-    """Makes the bank of an agent with a learner of the user's own, or with a policy that does not learn.
-
-    Attributes:
-        player: Makes the learners.
-    """
-
-    player: Player
-
-    def __call__(self, seats: tuple[Seat, ...], worlds: int) -> Bank:
-        return Single(seats[0], self.player, worlds)
-
-
-class Single:
-    """A bank of one agent: an object of the user's own in each world.
-
-    Args:
-        seat: The agent's place.
-        player: Makes the objects.
-        worlds: How many.
-    """
-
-    def __init__(self, seat: Seat, player: Player, worlds: int) -> None:
-        self._agent = seat.agent
-        self._builder = Builder(player)
-        self._copies = [self._builder.build(seat) for _ in range(worlds)]
-        self._acts = [getattr(each, "act", each) for each in self._copies]
-
-    def begin(self, epoch: int, seeds: Mapping[str, list[int]]) -> None:
-        """Resets the copies."""
-        for each, seed in zip(self._copies, seeds[self._agent], strict=True):
-            if hasattr(each, "reset"):
-                each.reset(seed)
-
-    def act(self, observations: Mapping[tuple[str, int], Any]) -> dict[tuple[str, int], Any]:
-        """Asks the copy of each world."""
-        return {name: self._acts[name[1]](seen) for name, seen in observations.items()}
-
-    def learn(self, windows: Mapping[str, Window]) -> dict[str, dict[str, float]]:
-        """Lets the learner learn."""
-        return {agent: dict(self._copies[0].learn(window) or {}) for agent, window in windows.items()}
-
-    def weights(self) -> dict[str, Any]:
-        """The learner's weights if they can be loaded, else a snapshot of it."""
-        learner = self._copies[0]
-        if not hasattr(learner, "snapshot"):
-            return {}
-        if hasattr(learner, "weights") and hasattr(learner, "load"):
-            return {self._agent: {"weights": learner.weights()}}
-        return {self._agent: {"snapshot": learner.snapshot()}}
-
-    def load(self, weights: Weights, versions: Mapping[str, int] | None = None) -> None:
-        """Gives every copy a version of its own, with its number."""
-        if self._agent not in weights:
-            return
-        version = weights[self._agent]
-        for number, each in enumerate(self._copies):
-            mine = copy.deepcopy(version) if number else version
-            if "weights" in mine:
-                each.load((versions or {}).get(self._agent, 0), mine["weights"])
-            else:
-                each.restore(mine["snapshot"])
-
-    def snapshot(self) -> Any:
-        """Of the learner."""
-        return self._copies[0].snapshot()
-
-    def restore(self, state: Any) -> None:
-        """Of the learner."""
-        self._copies[0].restore(state)
-
-    def copies(self) -> bytes:
-        """The copies themselves, with what acting has changed in them: more than a snapshot of the learner has."""
-        import cloudpickle
-
-        content: bytes = cloudpickle.dumps(self._copies)
-        return content
-
-    def become(self, copies: bytes) -> None:
-        """Goes on with copies that `copies` gave."""
-        self._copies = pickle.loads(copies)
-        self._acts = [getattr(each, "act", each) for each in self._copies]
-
-    def close(self) -> None:
-        """Ends the copies."""
-        self._builder.close(self._copies, sound=True)
 
 
 class Acting(OwnStreams):
@@ -186,9 +46,21 @@ class Acting(OwnStreams):
         """An epoch begins."""
         self._bank.begin(epoch, seeds)
 
-    def act(self, observations: Mapping[Name, Any]) -> tuple[dict[Name, Any], dict[Name, Mapping[str, Any]]]:
-        """Answers those that are due. Returns actions, and what came beside them."""
-        answers = self._bank.act({(agent, world): seen for (world, agent), seen in observations.items()})
+    def memoryless(self) -> bool:
+        """Whether its agents may be asked ahead, and again."""
+        return self._bank.memoryless
+
+    def act(
+        self, observations: Mapping[Name, Any], again: Collection[Name] = ()
+    ) -> tuple[dict[Name, Any], dict[Name, Mapping[str, Any]]]:
+        """Answers those that are due. Returns actions, and what came beside them.
+
+        Args:
+            observations: What they see.
+            again: Those whose last action was not taken; see `learning.bank.Bank.act`.
+        """
+        asked = {(agent, world): seen for (world, agent), seen in observations.items()}
+        answers = self._bank.act(asked, again=[(agent, world) for world, agent in again])
         actions: dict[Name, Any] = {}
         extras: dict[Name, Mapping[str, Any]] = {}
         for (agent, world), answer in answers.items():
@@ -242,12 +114,14 @@ class Learning(OwnStreams):
     Args:
         recipe: Makes the bank.
         seed: Root of everything random.
-        again: Whether an update that raises is tried once more, from where it began.
+        on_failure: "retry": an update that raises is tried once more, from where it began; "freeze": agents whose
+            updates raise are told, and the others of the bank learn; "fail": the first of the errors is raised.
     """
 
-    def __init__(self, recipe: Recipe, seed: int, again: bool = False) -> None:
-        self._bank, self._seed, self._again = recipe.make(recipe.seats, 1), seed, again
+    def __init__(self, recipe: Recipe, seed: int, on_failure: str = "fail") -> None:
+        self._bank, self._seed, self._on_failure = recipe.make(recipe.seats, 1), seed, on_failure
         self._rows = {seat.agent: Rows(seat) for seat in recipe.seats}
+        self._fetched = Fetched()
 
     def learn(self, updates: Mapping[str, tuple[int, Span]], shared: Mapping[str, SharedArrays]) -> dict[str, Learned]:
         """Runs one update of some agents.
@@ -256,14 +130,45 @@ class Learning(OwnStreams):
             updates: Agent → the number of its update, and its rows.
             shared: Agent → the memory that they are in.
         """
-        before = self._bank.snapshot() if self._again else None
+        failed = None
+        if len(updates) > 1:
+            try:
+                return self._tried(updates, shared)
+            except Exception as error:
+                failed = error
+        # A stack that raises is as it was before, and its agents become the same bits one by one: that shows whose
+        # error it is.
+        found = self._one_by_one(updates, shared)
+        if failed is not None and self._on_failure != "freeze":
+            raise failed
+        return found
+
+    def _one_by_one(
+        self, updates: Mapping[str, tuple[int, Span]], shared: Mapping[str, SharedArrays]
+    ) -> dict[str, Learned]:
+        found: dict[str, Learned] = {}
+        for agent, update in updates.items():
+            try:
+                found |= self._tried({agent: update}, shared)
+            except Exception as error:
+                if self._on_failure != "freeze":
+                    error.add_note(f"in {named(update[0], agent)}")
+                    raise
+                found[agent] = Learned(failure=Failure.of(error, agent))
+        return found
+
+    def _tried(self, updates: Mapping[str, tuple[int, Span]], shared: Mapping[str, SharedArrays]) -> dict[str, Learned]:
+        before = self._bank.snapshot() if self._on_failure == "retry" else None
         try:
-            figures = self._bank.learn(self._windows(updates, shared))
+            return self._once(updates, shared)
         except Exception:
-            if not self._again:
+            if before is None:
                 raise
             self._bank.restore(before)
-            figures = self._bank.learn(self._windows(updates, shared))
+            return self._once(updates, shared)
+
+    def _once(self, updates: Mapping[str, tuple[int, Span]], shared: Mapping[str, SharedArrays]) -> dict[str, Learned]:
+        figures = self._bank.learn(self._windows(updates, shared))
         weights = self._bank.weights()
         return {agent: _checked(agent, updates[agent][0], figures[agent], weights[agent]) for agent in updates}
 
@@ -273,12 +178,17 @@ class Learning(OwnStreams):
         return {
             agent: RowWindow(
                 self._rows[agent],
-                shared[agent].arrays,
+                self._fetched.arrays(agent, shared[agent], span),
                 span,
                 np.random.default_rng(sequence(self._seed, "update", agent, number)),
             )
             for agent, (number, span) in updates.items()
         }
+
+    def reach(self, shared: SharedArrays) -> bool:
+        """Whether what main has written can be read here; what cannot is an error."""
+        shared.fetch()
+        return bool(shared.arrays["reached"][0])
 
     def weights(self) -> Weights:
         """A version of every agent."""
@@ -297,6 +207,11 @@ class Learning(OwnStreams):
         _close(self._bank)
 
 
+def named(number: int, agent: str) -> str:
+    """An update, as messages name it."""
+    return f"update {number} of agent {agent!r}"
+
+
 def _close(bank: Any) -> None:
     if hasattr(bank, "close"):
         bank.close()
@@ -308,7 +223,7 @@ def _checked(agent: str, number: int, figures: Mapping[str, float], weights: Any
     if odd is None and _is_finite(weights):
         return Learned(figures, weights)
     what = f"figure {odd!r} is {figures[odd]}" if odd is not None else "its weights have numbers that are not finite"
-    error = Diverged(f"update {number} of agent {agent!r} diverged: {what}; lower the rate, or clip gradients")
+    error = Diverged(f"{named(number, agent)} diverged: {what}; lower the rate, or clip gradients")
     return Learned(figures, None, Failure.of(error, agent))
 
 

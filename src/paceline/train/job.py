@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
-from paceline.train.hosts import Recipe
+from paceline.errors import BadInput
+from paceline.ordered import ordered
+from paceline.train.banks import Recipe
 from paceline.train.timetable import Timetable
 from paceline.types import Mission
 
@@ -20,6 +23,7 @@ class Job:
         warmup: How many rows an agent must have before it is updated.
         capacity: How many rows of an agent are kept; None: all.
         worlds: How many worlds are played at once.
+        turn: "simultaneous", or "ordered": agents act one after another.
         free_running: Whether agents act with the newest weights that are there, as the clock has it.
         seed: Root of everything random.
         device: Where networks are put.
@@ -31,6 +35,7 @@ class Job:
     warmup: int = 0
     capacity: int | None = None
     worlds: int = 1
+    turn: str = "simultaneous"
     free_running: bool = False
     seed: int = 0
     device: str = "cpu"
@@ -45,6 +50,30 @@ class Job:
     def rows_per_epoch(self) -> int | None:
         """The most rows that an agent can have of an epoch; None: that is not known."""
         return None if self.mission.steps is None else self.mission.steps * self.worlds
+
+    def check_capacity(self, rows: int) -> None:
+        """Sees to it that an agent's ring holds what an interval makes.
+
+        Args:
+            rows: How many rows of an agent an epoch has.
+
+        Raises:
+            BadInput: it does not.
+        """
+        wanted = rows * self.timetable.train_interval
+        if self.capacity is not None and self.capacity < wanted:
+            raise BadInput(
+                f"capacity={self.capacity} rows are fewer than an interval of {self.timetable.train_interval} epochs "
+                f"makes, {wanted}: an update would not see all that is new; give more, or None for all"
+            )
+
+
+TURNS = ("simultaneous", "ordered")
+
+
+def in_turns(mission: Mission, turn: str) -> Mission:
+    """The mission as it is played: where turns are ordered its environment is stepped agent by agent."""
+    return mission if turn == "simultaneous" else replace(mission, make=partial(ordered, mission.make, mission.name))
 
 
 def shortened(mission: Mission, max_turns: int | None) -> Mission:

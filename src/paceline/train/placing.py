@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from paceline.engine import TWO_CORES_ARE_NOT_TWICE_ONE, Plan, current_budget
 from paceline.errors import BadInput
-from paceline.train.hosts import OneAgent, Recipe
+from paceline.train.banks import OneAgent, Recipe
 
 if TYPE_CHECKING:
     from paceline.train.job import Job
@@ -96,8 +96,8 @@ class Places:
         if self.plan.backend != "auto" or points < _LOOK:
             return
         trainer.updates.drain()
-        learning = trainer.updates.waited / points
-        collecting = trainer.seconds["collect"] / points
+        seconds = trainer.phases.seconds
+        learning, collecting = (seconds["train"] + seconds["wait"]) / points, seconds["collect"] / points
         left = (table.epochs - trainer.epoch) // table.train_interval
         workers = min(self.workers, len(self.learners))
         gain = min(learning, collecting) if self._lag else learning * (1 - TWO_CORES_ARE_NOT_TWICE_ONE / workers)

@@ -1,6 +1,6 @@
 """Rings: the rows of one agent, written once in main, read by its learner wherever that lives.
 
-    an epoch's track ── extend ──► Ring, in shared memory ── Span (lo, hi), a few numbers ──► RowWindow in the worker
+    an epoch's track ── extend ──► Ring, in shared memory ── Span (lo, hi), a few numbers ──► windows.RowWindow
 
 A window is no copy: rows below `hi` are never written again while an update that reads them is under way. Where a ring
 is full the oldest rows are overwritten; rows are counted from the first, so that a row keeps its number.
@@ -9,9 +9,8 @@ is full the oldest rows are overwritten; rows are counted from the first, so tha
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from paceline.errors import BadInput
 from paceline.spaces import Array, assembled, leaves, part_at
 from paceline.types import Seat
 
-_OUTCOMES = {"rewards": "<f8", "terminations": "|b1", "truncations": "|b1"}
+OUTCOMES = {"rewards": "<f8", "terminations": "|b1", "truncations": "|b1"}
 _NOT_ROWS = frozenset({"ends", "final_observations", "starts", "start_states"})  # columns of a track that are no rows
 
 
@@ -70,7 +69,7 @@ class Rows:
         """The arrays of a ring; `extras` are the first rows of what comes beside actions."""
         found = {leaf.name: ((room, *leaf.shape), leaf.dtype) for part in self.leaves.values() for leaf in part}
         found |= {f"final.{leaf.name}": ((room, *leaf.shape), leaf.dtype) for leaf in self.leaves["observations"]}
-        found |= {name: ((room,), dtype) for name, dtype in _OUTCOMES.items()}
+        found |= {name: ((room,), dtype) for name, dtype in OUTCOMES.items()}
         found |= {f"extra.{name}": ((room, *rows.shape[1:]), rows.dtype.str) for name, rows in extras.items()}
         return found | {"ends": ((room,), "<i8")}
 
@@ -117,7 +116,7 @@ class Ring:
                 f"agent {self._agent!r} left the play after {length} rows, neither terminated nor truncated: its "
                 "environment must say how it ended"
             )
-        extras = {name: np.asarray(rows) for name, rows in columns.items() if name not in {*_OUTCOMES, *_NOT_ROWS}}
+        extras = {name: np.asarray(rows) for name, rows in columns.items() if name not in {*OUTCOMES, *_NOT_ROWS}}
         extras = {name: rows for name, rows in extras.items() if name not in self._rows.spaces}
         if self.shared is None:
             self.shared = SharedArrays(self._rows.layout(self.room, extras))
@@ -133,7 +132,7 @@ class Ring:
             finals = part_at(columns["final_observations"], leaf.path)
             _put(arrays[f"final.{leaf.name}"], self._forgotten + len(self._ends), finals)
         _put(arrays["ends"], self._forgotten + len(self._ends), ends + self.count)
-        for name in _OUTCOMES:
+        for name in OUTCOMES:
             _put(arrays[name], self.count, columns[name])
         for name, rows in extras.items():
             _put(arrays[f"extra.{name}"], self.count, rows)
@@ -190,130 +189,11 @@ class Ring:
             {name: ((self.room, *rows.shape[1:]), rows.dtype.str) for name, rows in kept.items()}
         )
         for name, rows in kept.items():
-            _put(self.shared.arrays[name], self._forgotten if _is_of_ends(name) else state["lo"], rows)
+            _put(self.shared.arrays[name], self._forgotten if is_of_ends(name) else state["lo"], rows)
         self._ends = kept["ends"].tolist()
 
 
-class RowWindow:
-    """The rows of one agent that an update learns from; see `roles.Window`.
-
-    Args:
-        rows: How they lie in the arrays.
-        arrays: The ring's arrays.
-        span: Which rows.
-        rng: The update's own generator.
-    """
-
-    def __init__(self, rows: Rows, arrays: Mapping[str, Array], span: Span, rng: np.random.Generator) -> None:
-        self._rows, self._arrays, self._span, self.rng = rows, arrays, span, rng
-        self._room = len(arrays["rewards"])
-
-    def __len__(self) -> int:
-        return self._span.hi - self._span.lo
-
-    @property
-    def columns(self) -> Columns:
-        """Name → array, in time order: all rows that are kept."""
-        return Columns(self._rows, self._arrays, self._span, self._span.lo)
-
-    @property
-    def new(self) -> Columns:
-        """The same, of the rows since the agent's last update."""
-        return Columns(self._rows, self._arrays, self._span, self._span.new)
-
-    def sample(self, count: int, *, steps: int = 1, discount: float = 1.0) -> dict[str, Any]:
-        """Draws rows with replacement; see `roles.Window.sample`."""
-        first = self.rng.integers(self._span.lo, self._span.hi, count)
-        last, rewards, added = self._sums(first, steps, discount)
-        arrays, places = self._arrays, last % self._room
-        ended = arrays["terminations"][places] | arrays["truncations"][places]
-        found = {name: self._rows.read(arrays, name, first % self._room) for name in self.columns if name != "ends"}
-        found["rewards"] = rewards
-        found["next_observations"] = self._after(last, ended)
-        found["discounts"] = np.where(arrays["terminations"][places], 0.0, float(discount) ** added)
-        del found["final_observations"]
-        return found
-
-    def _sums(self, first: Array, steps: int, discount: float) -> tuple[Array, Array, Array]:
-        """The last rows that count, the rewards added up, and over how many rows."""
-        arrays, last = self._arrays, first
-        rewards, added = np.zeros(len(first)), np.zeros(len(first), np.int64)
-        goes_on = np.ones(len(first), bool)
-        for _ in range(steps):
-            last = np.where(goes_on, first + added, last)
-            places = last % self._room
-            rewards += np.where(goes_on, float(discount) ** added * arrays["rewards"][places], 0.0)
-            added += goes_on
-            goes_on = goes_on & ~(arrays["terminations"][places] | arrays["truncations"][places])
-        return last, rewards, added
-
-    def _after(self, last: Array, ended: Array) -> Any:
-        """What was seen after some rows: at the end of an episode its final observation, else the next row's."""
-        following = (last + 1) % self._room
-        finals = (self._span.first_end + np.searchsorted(self._end_rows, last)) % self._room
-        found = {}
-        for leaf in self._rows.leaves["observations"]:
-            seen = self._arrays[leaf.name][following]
-            seen[ended] = self._arrays[f"final.{leaf.name}"][finals[ended]]
-            found[leaf.path] = seen
-        return assembled(self._rows.spaces["observations"], found)
-
-    @cached_property
-    def _end_rows(self) -> Array:
-        return _slice(self._arrays["ends"], self._span.first_end, self._span.ends, self._room)
-
-
-class Columns(Mapping[str, Any]):
-    """Columns that are read when they are asked for; without a copy, unless the ring's seam is in between.
-
-    Args:
-        rows: How they lie in the arrays.
-        arrays: The ring's arrays.
-        span: The window.
-        lo: The first row.
-    """
-
-    def __init__(self, rows: Rows, arrays: Mapping[str, Array], span: Span, lo: int) -> None:
-        self._rows, self._arrays, self._lo, self._span = rows, arrays, lo, span
-        extras = [name.removeprefix("extra.") for name in arrays if name.startswith("extra.")]
-        self._names = [*rows.spaces, *_OUTCOMES, "ends", "final_observations", *extras]
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._names:
-            raise KeyError(f"{name!r} is no column; there are {', '.join(self._names)}")
-        room, span = len(self._arrays["rewards"]), self._span
-        if name in ("ends", "final_observations"):
-            ends = _slice(self._arrays["ends"], span.first_end, span.ends, room)
-            skipped = int(np.searchsorted(ends, self._lo))
-            if name == "ends":
-                return ends[skipped:] - self._lo
-            return self._rows.read(_Sliced(self._arrays, span.first_end + skipped, span.ends, room), name, ...)
-        return self._rows.read(_Sliced(self._arrays, self._lo, span.hi, room), name, ...)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-class _Sliced(Mapping[str, Any]):
-    """The arrays of a ring, each cut to some rows when it is asked for."""
-
-    def __init__(self, arrays: Mapping[str, Array], lo: int, hi: int, room: int) -> None:
-        self._arrays, self._cut = arrays, (lo, hi, room)
-
-    def __getitem__(self, name: str) -> Array:
-        return _slice(self._arrays[name], *self._cut)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
-
-
-def _slice(array: Array, lo: int, hi: int, room: int) -> Array:
+def cut(array: Array, lo: int, hi: int, room: int) -> Array:
     """Rows lo … hi in time order: a view, or a copy if they lie around the seam."""
     start, length = lo % room, hi - lo
     if start + length <= room:
@@ -331,13 +211,14 @@ def _put(array: Array, start: int, rows: Array | Sequence[Any]) -> None:
     array[: len(rows) - before] = rows[before:]
 
 
-def _is_of_ends(name: str) -> bool:
+def is_of_ends(name: str) -> bool:
+    """Whether an array of a ring has an entry for each end of an episode, and not for each row."""
     return name == "ends" or name.startswith("final.")
 
 
 def _first(span: Span, name: str) -> int:
-    return span.first_end if _is_of_ends(name) else span.lo
+    return span.first_end if is_of_ends(name) else span.lo
 
 
 def _taken(array: Array, span: Span, name: str, room: int) -> Array:
-    return _slice(array, _first(span, name), span.ends if _is_of_ends(name) else span.hi, room).copy()
+    return cut(array, _first(span, name), span.ends if is_of_ends(name) else span.hi, room).copy()

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from paceline.checkpoints import Checkpoints
 from paceline.engine import Plan, Trace, find_backend
 from paceline.errors import BadInput
 from paceline.fingerprint import Fingerprint, fingerprint, plain_text
 from paceline.records import Records
 from paceline.team.device import find_device
-from paceline.train.checkpoints import Checkpoints
+from paceline.train.banks import OneAgent
 from paceline.train.given import mission_of, recipes_of
-from paceline.train.hosts import OneAgent
-from paceline.train.job import Job, shortened
+from paceline.train.job import TURNS, Job, in_turns, shortened
 from paceline.train.timetable import Timetable, whole
 from paceline.train.trainer import Recorder, Trainer
 from paceline.train.training import Training
 from paceline.train.updates import ON_FAILURE
 
+_log = logging.getLogger("paceline")
 Watcher = Callable[[Trainer], None]
 """Is shown the trainer after every epoch."""
 
@@ -49,6 +51,7 @@ def train(
     out: str | Path | None = None,
     resume: bool = False,
     trace: Trace | None = None,
+    speculate: bool | None = None,
     watcher: Watcher | None = None,
     recorder: Recorder | None = None,
     asked: Mapping[str, Any] | None = None,
@@ -71,8 +74,9 @@ def train(
         lag: By how many updates the weights that act are behind. With a lag learners work while the next epochs are
             played.
         worlds: How many worlds are played side by side, for the same agents.
-        turn: "simultaneous": all agents move at once.
-        max_turns: The most turns of an epoch; None: as many as the environment has.
+        turn: "simultaneous": all agents move at once; "ordered": one after another, each sees what those before it did.
+            That takes a PettingZoo AEC env, or the parallel form of one that has it as `aec_env`.
+        max_turns: The most turns of an agent in an epoch; None: as many as the environment has.
         priority: Agent → its share of the updates; 1 where it is not named.
         on_failure: What is done if an update fails: "fail", "retry" once, or "freeze": go on with the last weights.
         deadline: Seconds that an update may take; None: as long as it likes.
@@ -84,6 +88,8 @@ def train(
         out: A directory for results and checkpoints.
         resume: Whether to go on with what is in `out`.
         trace: Records where the time goes.
+        speculate: Whether agents whose turns are ordered are answered ahead, on what they see as a turn begins, and
+            asked again where that has changed. None: where it pays. It changes no bit of the result.
         watcher: Is shown the trainer after every epoch.
         recorder: Is given the number of each epoch and its tape, before a checkpoint says that it was played.
         asked: What is kept in plan.json beside what the result follows from.
@@ -110,6 +116,8 @@ def train(
         seed=seed,
         device=device,
     )
+    if speculate is not None and job.turn != "ordered":
+        raise BadInput(f"speculate={speculate} is for agents that act one after another: give turn='ordered' with it")
     if resume and out is None:
         raise BadInput("resume=True: say with out= what directory to go on with")
     records = None if out is None else _records(job, Path(out), resume, asked or {}, on_failure)
@@ -123,6 +131,7 @@ def train(
             checkpoints=checkpoints,
             trace=trace,
             recorder=recorder,
+            speculate=speculate,
         ) as trainer:
             _run(trainer, records, watcher)
             training = _result(trainer, out)
@@ -137,14 +146,14 @@ def train(
 def _job(mission: Any, learners: Any, timetable: Timetable, **given: Any) -> Job:
     for name, least in (("warmup", 0), ("capacity", 1), ("worlds", 1), ("max_turns", 1), ("seed", 0)):
         given[name] = None if given[name] is None else whole(name, given[name], least)
-    if given["turn"] != "simultaneous":
-        raise BadInput(f"turn={given['turn']!r}: agents move at once, turn='simultaneous'")
+    if given["turn"] not in TURNS:
+        raise BadInput(f"turn={given['turn']!r}: give {' or '.join(TURNS)}")
     if given["on_failure"] not in ON_FAILURE:
         raise BadInput(f"on_failure={given['on_failure']!r}: give {', '.join(ON_FAILURE)}")
     device = given["device"] if given["device"] == "cpu" else find_device(given["device"])
-    world = shortened(mission_of(mission), given["max_turns"])
+    world = in_turns(shortened(mission_of(mission), given["max_turns"]), given["turn"])
     recipes = recipes_of(learners, world, given["seed"], device)
-    numbers = {name: given[name] for name in ("warmup", "capacity", "worlds", "free_running", "seed")}
+    numbers = {name: given[name] for name in ("warmup", "capacity", "worlds", "turn", "free_running", "seed")}
     job = Job(world, recipes, timetable, device=device, **numbers)
     _check(job)
     return job
@@ -159,15 +168,12 @@ def _check(job: Job) -> None:
     from paceline.learning.specs import PPO
 
     table, rows = job.timetable, job.rows_per_epoch
-    learning = {agent for recipe in job.recipes if recipe.learns for agent in recipe.agents}
+    learning = [agent for recipe in job.recipes if recipe.learns for agent in recipe.agents]
     for agent in table.priority:
         if agent not in learning:
             raise BadInput(f"priority names {agent!r}, who does not learn; those who do are {', '.join(learning)}")
-    if job.capacity is not None and rows is not None and job.capacity < rows * table.train_interval:
-        raise BadInput(
-            f"capacity={job.capacity} rows are fewer than an interval of {table.train_interval} epochs makes, "
-            f"{rows * table.train_interval}: an update would not see all that is new; give more, or None for all"
-        )
+    if rows is not None:
+        job.check_capacity(rows)
     for recipe in job.recipes if table.lag or job.free_running else ():
         config = getattr(recipe.make, "config", None)
         if isinstance(config, PPO) and not config.accepts_lag:
@@ -198,6 +204,7 @@ def _records(job: Job, path: Path, resume: bool, asked: Mapping[str, Any], on_fa
         "warmup": job.warmup,
         "capacity": job.capacity,
         "worlds": job.worlds,
+        "turn": job.turn,
         "free_running": job.free_running,
         "seed": job.seed,
         "device": job.device,
@@ -209,6 +216,10 @@ def _records(job: Job, path: Path, resume: bool, asked: Mapping[str, Any], on_fa
 
 def _run(trainer: Trainer, records: Records | None, watcher: Watcher | None) -> None:
     known = {line["epoch"] for line in records.lines} if records is not None else set()
+    job = trainer.job
+    _log.info("%d epochs of %s, seed %d, agents %s", job.timetable.epochs, job.mission.name, job.seed, job.agents)
+    for finding in trainer.findings:
+        _log.warning("%s", finding)
     trainer.begin()
     while trainer.epoch < trainer.job.timetable.epochs:
         trainer.play_epoch()
@@ -235,8 +246,10 @@ def _result(trainer: Trainer, out: str | Path | None) -> Training:
         np.array([[each[agent] for agent in updates.agents] for each in trainer.lags], np.int64),
         dict(updates.frozen),
         trainer.places.plan,
-        {**trainer.seconds, "learn or wait": updates.waited},
+        dict(trainer.phases.seconds),
         trainer.notes + [f"agent {agent!r} is frozen: {each.message}" for agent, each in updates.frozen.items()],
+        turn=job.turn,
+        speculation=trainer.speculation,
         reproducible=not job.free_running,
         out=None if out is None else str(out),
     )

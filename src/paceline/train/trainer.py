@@ -10,32 +10,40 @@ computed: an epoch waits for the version that the timetable names, and for no ot
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from functools import partial
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
-from paceline.engine import Plan, Pool, Trace
+from paceline.checkpoints import Checkpoints
+from paceline.engine import Plan, Pool, SharedArrays, Trace
+from paceline.errors import BadInput
 from paceline.lockstep import Worlds
 from paceline.rollout import Rollout, play
 from paceline.tape import Tape
 from paceline.team.device import one_thread
 from paceline.train.actors import Actors
-from paceline.train.checkpoints import Checkpoints
+from paceline.train.banks import regrouped
+from paceline.train.filing import Filing
+from paceline.train.given import inexact
 from paceline.train.hosts import Acting, Learning
 from paceline.train.job import Job
+from paceline.train.phases import Phases
 from paceline.train.placing import Places
 from paceline.train.rings import Ring
+from paceline.train.speculation import Speculation
+from paceline.train.training import Speculated
 from paceline.train.updates import FROZEN, Update, Updates
 from paceline.types import Episode
 
 Recorder = Callable[[int, Tape], None]
 """Is given the number of an epoch and what happened in it, before a checkpoint says that it was played."""
 
-_JOURNAL = 200  # calls of those who act that a journal holds, observations and all
-_ROOM = 4096  # rows of a ring at first, where it is not known how long an epoch can be
+_log = logging.getLogger("paceline")
+_JOURNAL = 200  # turns of those who act that a journal holds, observations and all
 
 
 class Trainer:
@@ -49,6 +57,7 @@ class Trainer:
         checkpoints: Where it is saved; None: nowhere.
         trace: Records where the time goes.
         recorder: Is given what happened in each epoch.
+        speculate: Whether agents whose turns are ordered are answered ahead; None: where it pays.
     """
 
     def __init__(
@@ -61,6 +70,7 @@ class Trainer:
         checkpoints: Checkpoints | None = None,
         trace: Trace | None = None,
         recorder: Recorder | None = None,
+        speculate: bool | None = None,
     ) -> None:
         self.job, self._checkpoints, self._recorder = job, checkpoints, recorder
         self.epoch = 0
@@ -73,22 +83,23 @@ class Trainer:
         """Epoch → agent → by how many updates the weights that acted were behind those that were due."""
         self.steps = 0
         """Steps of all worlds."""
-        self.seconds = {"collect": 0.0, "publish": 0.0}
+        self.phases = Phases(trace)
+        """What main is about, and for how long."""
+        self.findings = inexact(job)
+        """Which networks do not keep their bits in other stacks on this machine."""
         self.places = Places(plan, job, deadline)
         self._seats = {seat.agent: seat for recipe in job.recipes for seat in recipe.seats}
-        learn = self.places.learners
-        self.rings = {agent: Ring(self._seats[agent], self._room()) for recipe in learn for agent in recipe.agents}
-        """The rows of those that learn."""
-        self._since: dict[str, int] = dict.fromkeys(self.rings, 0)  # the first row since an agent's last update
-        self._replayed: dict[str, int] = {}  # the first row that a replay of a learner would read
+        self._filing = Filing(job, self._free_rows)
         self._stack = ExitStack()
         try:
-            self._open(on_failure, deadline, trace)
+            self._open(on_failure, deadline)
+            self._speculation = self._ahead(speculate) if job.turn == "ordered" else None
+            self._mind = self._actors if self._speculation is None else self._speculation
         except BaseException:
             self._stack.close()
             raise
 
-    def _open(self, on_failure: str, deadline: float | None, trace: Trace | None) -> None:
+    def _open(self, on_failure: str, deadline: float | None) -> None:
         job, places, enter = self.job, self.places, self._stack.enter_context
         limit = math.inf if deadline is None else deadline
         self._acting = enter(
@@ -97,24 +108,25 @@ class Trainer:
                 seed=job.seed,
                 keys=[("act", *recipe.agents) for recipe in places.actors],
                 deadline=math.inf,
-                snapshot_every=_JOURNAL,
-                trace=trace,
+                snapshot_every=_JOURNAL * (len(job.agents) if job.turn == "ordered" else 1),
+                trace=self.phases.part("actors"),
                 **places.for_actors,
             )
         )
         self._learning = enter(
             Pool(
-                [partial(Learning, recipe, job.seed, on_failure == "retry") for recipe in places.learners],
+                [partial(Learning, recipe, job.seed, on_failure) for recipe in places.learners],
                 seed=job.seed,
                 keys=[("learn", *recipe.agents) for recipe in places.learners],
                 deadline=limit,
-                trace=trace,
+                trace=self.phases.part("learners"),
                 **places.for_learners,
             )
         )
+        self._check_reach()
         self._stack.callback(one_thread())
         self._actors = Actors(places.actors, self._acting, job)
-        self.updates = Updates(places.learners, self._learning, on_failure, limit)
+        self.updates = Updates(places.learners, self._learning, on_failure, limit, self.phases)
         makers = [
             partial(Rollout, job.mission, world, device=job.device, digested=False) for world in range(job.worlds)
         ]
@@ -127,9 +139,33 @@ class Trainer:
                 job.seed,
                 outcomes=True,
                 raises=True,
-                trace=trace,
+                trace=self.phases.part("worlds"),
             )
         )
+
+    def _ahead(self, wanted: bool | None) -> Speculation:
+        """Those who act, with answers ahead; where they act here, what it takes is what this thread computes."""
+        clock = perf_counter if self.places.for_actors else thread_time
+        return Speculation(self._actors, self._worlds, wanted, clock)
+
+    def _check_reach(self) -> None:
+        """Finds out before anything is played whether learners can read the rings, wherever they are.
+
+        Raises:
+            BadInput: one of them cannot.
+        """
+        if self._learning.place == "inline":
+            return
+        with closing(SharedArrays({"reached": ((1,), "|b1")})) as shared:
+            shared.arrays["reached"][:] = True
+            calls = dict.fromkeys(range(len(self._learning)), (shared,))
+            try:
+                self._learning.call("reach", calls, record=False)
+            except BadInput as error:
+                raise BadInput(
+                    f"plan={self.places.plan.backend!r}: a learner is where it cannot read the rows of its agents, "
+                    f"which lie in the memory of this machine ({error})"
+                ) from error
 
     def __enter__(self) -> Trainer:
         return self
@@ -148,20 +184,20 @@ class Trainer:
         state = None if self._checkpoints is None else self._checkpoints.load()
         if state is None:
             self.updates.begin()
-        else:
-            self._load(state)
+            return
+        self._load(state)
+        _log.info("goes on from the checkpoint after %d of %d epochs", *self._progress)
 
     def play_epoch(self) -> None:
         """Plays an epoch with the versions that the timetable names, and hands out the updates that it unlocks."""
-        begin = perf_counter()
-        self._publish()
-        played = perf_counter()
-        tape = self._play()
-        self._file(tape)
-        if self._recorder is not None:
-            self._recorder(self.epoch, tape)
-        self.seconds["publish"] += played - begin
-        self.seconds["collect"] += perf_counter() - played
+        about = f"epoch {self.epoch}"
+        with self.phases.of("publish", about):
+            self._publish()
+        with self.phases.of("collect", about):
+            tape = self._play()
+            self._filing.file(tape)
+            if self._recorder is not None:
+                self._recorder(self.epoch, tape)
         self._hand_out()
         self.epoch += 1
         self.places.reconsider(self)
@@ -175,10 +211,14 @@ class Trainer:
 
     def checkpoint(self) -> None:
         """Saves everything now, if there is a place for it."""
-        if self._checkpoints is not None:
-            begin = perf_counter()
-            self._checkpoints.save(self._save(), begin)
-            self.saved = self.epoch
+        if self._checkpoints is None:
+            return
+        begin = perf_counter()
+        with self.phases.of("checkpoint", f"after {self.epoch} epochs"):
+            size = self._checkpoints.save(self._save(), begin)
+        self.saved = self.epoch
+        took = perf_counter() - begin
+        _log.info("checkpoint after %d of %d epochs: %.1f MB in %.2f s", *self._progress, size / 1e6, took)
 
     def _publish(self) -> None:
         table, updates = self.job.timetable, self.updates
@@ -186,51 +226,31 @@ class Trainer:
             versions = {agent: updates.newest(agent) for agent in updates.agents}
         else:
             versions = {agent: table.version(agent, self.epoch) for agent in updates.agents}
-        self.lags.append({agent: table.due(agent, self.epoch) - number for agent, number in versions.items()})
+        lags = {agent: table.due(agent, self.epoch) - number for agent, number in versions.items()}
+        self.lags.append(self.lags[-1] if self.lags and self.lags[-1] == lags else lags)  # most epochs share one
         self._actors.load({agent: (number, updates.wanted(agent, number)) for agent, number in versions.items()})
 
     def _play(self) -> Tape:
         worlds = self.job.worlds
         names = {(world, agent): seat for world in range(worlds) for agent, seat in self._seats.items()}
         tape = Tape(names, self.job.mission.steps or 64)
-        self._actors.begin(self.epoch)
+        self._mind.begin(self.epoch)
         seeds = [self.job.seed + self.epoch * worlds + world for world in range(worlds)]
         self._worlds.episode = [Episode(self.job.mission.name, world, 0) for world in range(worlds)]
-        episodes = play(self._worlds, self._actors, seeds, None, tape)
+        episodes = play(self._worlds, self._mind, seeds, None, tape)
         self.rewards.append([dict(episode.rewards) for episode in episodes])
         self.steps += sum(episode.steps for episode in episodes)
         return tape
 
-    def _file(self, tape: Tape) -> None:
-        """Files the rows of an epoch: world after world, each in the order of its turns."""
-        for agent, ring in self.rings.items():
-            tracks = [tape.tracks[world, agent].columns for world in range(self.job.worlds)]
-            self._make_room(agent, ring, sum(len(columns["rewards"]) for columns in tracks))
-            for columns in tracks:
-                ring.extend(columns)
-
-    def _make_room(self, agent: str, ring: Ring, rows: int) -> None:
-        """Sees to it that no row is overwritten that an update, or the replay of one, still reads."""
-        if self._overwrites(agent, ring, rows) and self.job.capacity is not None:
-            self.updates.drain()
-            self.save_learners()
-        if self._overwrites(agent, ring, rows):
-            ring.grow(max(2 * ring.room, ring.count - self._first_needed(agent, ring) + rows))
-
-    def _overwrites(self, agent: str, ring: Ring, rows: int) -> bool:
-        return ring.count + rows - self._first_needed(agent, ring) > ring.room
-
-    def _first_needed(self, agent: str, ring: Ring) -> int:
-        capacity = self.job.capacity
-        kept = 0 if capacity is None else max(0, ring.count - capacity)
-        return min(kept, self._replayed.get(agent, kept))
+    def _free_rows(self) -> None:
+        """Ends what reads rows that are to be overwritten."""
+        self.updates.drain()
+        self.save_learners()
 
     def save_learners(self) -> None:
         """Has learners save themselves, so that no earlier update is run again if a worker dies."""
         self._learning.snapshot()
-        self._replayed.clear()
-        for ring in self.rings.values():
-            ring.forget_old()
+        self._filing.forget()
 
     def _hand_out(self) -> None:
         job = self.job
@@ -239,16 +259,17 @@ class Trainer:
             numbers = job.timetable.unlocked(agent, self.epoch)
             if not numbers:
                 continue
-            span = spans[agent] = ring.span(job.capacity, self._since[agent])
+            span = spans[agent] = self._filing.window(agent)
             rows, new = span.hi - span.lo, span.hi - span.new
             unlocked[agent] = [Update(agent, number, self.epoch, rows, new) for number in numbers]
             reason = self._reason(agent, ring.count)
             for update in unlocked[agent] if reason else ():
                 update.status, update.reason = "skipped", reason
             if not reason:
-                self._since[agent] = ring.count
-                self._replayed.setdefault(agent, span.lo)
-        self.updates.post(unlocked, self.rings, spans)
+                self._filing.read(agent, span)
+        if unlocked:
+            with self.phases.of("train", f"after epoch {self.epoch}"):
+                self.updates.post(unlocked, self.rings, spans)
 
     def _reason(self, agent: str, rows: int) -> str:
         """Why an update that is due is not run."""
@@ -258,18 +279,19 @@ class Trainer:
             return f"warmup: {rows} of {self.job.warmup} rows"
         return "" if rows else "no rows"
 
-    def _room(self) -> int:
-        job, rows = self.job, self.job.rows_per_epoch
-        if rows is None:
-            return _ROOM
-        if job.capacity is None:
-            return rows * job.timetable.epochs
-        return min(rows * job.timetable.epochs, job.capacity + rows * (1 + job.timetable.epochs_behind()))
+    @property
+    def rings(self) -> Mapping[str, Ring]:
+        """The rows of those that learn."""
+        return self._filing.rings
+
+    @property
+    def _progress(self) -> tuple[int, int]:
+        return self.epoch, self.job.timetable.epochs
 
     @property
     def rows(self) -> int:
         """How many rows learners have seen."""
-        return sum(ring.count for ring in self.rings.values())
+        return self._filing.count
 
     @property
     def notes(self) -> list[str]:
@@ -279,7 +301,13 @@ class Trainer:
             "that is resumed can differ"
             for agent, why in self._actors.unsaved.items()
         ]
-        return [event.text for event in self._learning.events] + unsaved
+        ahead = [] if self.speculation is None else [str(self.speculation)]
+        return self.findings + [event.text for event in self._learning.events] + unsaved + ahead
+
+    @property
+    def speculation(self) -> Speculated | None:
+        """What speculation has done, if turns are ordered."""
+        return None if self._speculation is None else self._speculation.figures
 
     # -- what is left of it --------------------------------------------------------------------------------------
 
@@ -297,11 +325,11 @@ class Trainer:
             "rewards": self.rewards,
             "lags": self.lags,
             "steps": self.steps,
-            "since": dict(self._since),
             "learners": {recipe.agents: learners[number] for number, recipe in enumerate(self.places.learners)},
-            "rings": {agent: ring.save(self.job.capacity) for agent, ring in self.rings.items()},
+            "rows": self._filing.save(),
             "updates": self.updates.save(),
             "actors": self._actors.save(),
+            "speculated": None if self._speculation is None else self._speculation.counts,
             "streams": self._streams(),
         }
 
@@ -329,22 +357,15 @@ class Trainer:
     def _load(self, state: Mapping[str, Any]) -> None:
         """Goes on from what `_save` gave, under the same plan or another."""
         self.epoch, self.saved, self.steps = state["epoch"], state["epoch"], state["steps"]
-        self.rewards, self.lags, self._since = list(state["rewards"]), list(state["lags"]), dict(state["since"])
+        self.rewards, self.lags = list(state["rewards"]), list(state["lags"])
         saved = {agent: part for part in state["learners"].items() for agent in part[0]}
         calls = {}
         for number, recipe in enumerate(self.places.learners):
-            calls[number] = (_regrouped(recipe.agents, {saved[agent][0]: saved[agent][1] for agent in recipe.agents}),)
+            calls[number] = (regrouped(recipe.agents, {saved[agent][0]: saved[agent][1] for agent in recipe.agents}),)
         self._learning.call("restore", calls)
-        for agent, ring in self.rings.items():
-            ring.load(state["rings"][agent])
+        self._filing.load(state["rows"])
         self.updates.load(state["updates"])
         self._actors.go_on(state["actors"])
+        if self._speculation is not None:
+            self._speculation.counts = list(state["speculated"])
         self._take_streams(state["streams"])
-
-
-def _regrouped(agents: Sequence[str], saved: Mapping[tuple[str, ...], Any]) -> Any:
-    """The snapshot of a bank, of those of the banks that its agents were in; see `learning.bank.Bank.snapshot`."""
-    if tuple(agents) in saved:
-        return saved[tuple(agents)]
-    every = {agent: state for part in saved.values() for agent, state in part["agents"].items()}
-    return {**next(iter(saved.values())), "agents": {agent: every[agent] for agent in agents}}

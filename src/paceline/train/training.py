@@ -19,6 +19,32 @@ from paceline.train.updates import Update
 from paceline.types import Failure
 
 
+@dataclass(frozen=True)
+class Speculated:
+    """What speculation has done in a training whose turns were ordered; it changes no bit of the result.
+
+    Attributes:
+        answers: How many answers agents gave.
+        ahead: How many of them in turns that were speculated.
+        again: How many of those were made again, because the agent saw something else when it was due.
+        why: Whether turns are speculated, and why.
+    """
+
+    answers: int
+    ahead: int
+    again: int
+    why: str
+
+    @property
+    def rate(self) -> float:
+        """The share of answers in speculated turns that were made again."""
+        return self.again / max(1, self.ahead)
+
+    def __str__(self) -> str:
+        done = f"{self.ahead} of {self.answers} answers in speculated turns, {self.rate:.0%} of them made again"
+        return f"speculation: {done if self.ahead else 'none'}; {self.why}"
+
+
 @dataclass
 class Training:
     """The result of `train`.
@@ -35,6 +61,8 @@ class Training:
         plan: Where it was trained, and why there.
         seconds: What main spent its time on.
         notes: What there is to tell.
+        turn: "simultaneous" or "ordered".
+        speculation: What speculation did, if turns were ordered.
         reproducible: False where learners ran free of the timetable.
         out: The directory of the run, if there is one.
     """
@@ -50,6 +78,8 @@ class Training:
     plan: Plan = field(default_factory=Plan)
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    turn: str = "simultaneous"
+    speculation: Speculated | None = None
     reproducible: bool = True
     out: str | None = None
 
@@ -68,6 +98,15 @@ class Training:
         }
 
     @property
+    def summed_losses(self) -> list[float]:
+        """Number of an update → the losses of all agents in it added up; a sum can hide what one agent's loss shows."""
+        sums: dict[int, float] = {}
+        for update in self.updates:
+            if "loss" in update.figures:
+                sums[update.number] = sums.get(update.number, 0.0) + update.figures["loss"]
+        return [sums[number] for number in sorted(sums)]
+
+    @property
     def digest(self) -> str:
         """The SHA-256 of the weights of every agent and of all rewards."""
         return digest({"weights": self.weights, "totals": self.totals})
@@ -83,6 +122,7 @@ class Training:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the weights, as JSON has it."""
+        ahead = self.speculation
         return {
             "digest": self.digest,
             "reproducible": self.reproducible,
@@ -93,11 +133,14 @@ class Training:
             "agents": self.agents,
             "rewards": {agent: self.rewards[:, place].tolist() for place, agent in enumerate(self.agents)},
             "losses": self.losses,
+            "summed_losses": self.summed_losses,
             "updates": {status: self.count(status) for status in ("run", "skipped", "failed")},
             "reasons": sorted({update.reason for update in self.updates if update.reason}),
             "update_to_data": self.ratio,
             "frozen": {agent: asdict(failure) for agent, failure in self.frozen.items()},
             "plan": {"backend": self.plan.backend, "workers": self.plan.workers, "why": self.plan.why},
+            "turn": self.turn,
+            "speculation": None if ahead is None else {**asdict(ahead), "rate": ahead.rate},
             "seconds": self.seconds,
             "notes": self.notes,
             "out": self.out,

@@ -8,18 +8,21 @@ skipped or failed, with the reason.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from time import perf_counter
 from typing import Any
 
 from paceline.engine import Handle, Pool
-from paceline.errors import Diverged
-from paceline.train.hosts import Learned, Recipe
+from paceline.errors import CallTimeout, Diverged, WorkerLost
+from paceline.train.banks import Recipe
+from paceline.train.hosts import Learned, named
+from paceline.train.phases import Phases
 from paceline.train.rings import Ring, Span
 from paceline.types import Failure
 
+_log = logging.getLogger("paceline")
 ON_FAILURE = ("fail", "retry", "freeze")
 FROZEN = "frozen after a failure"
 
@@ -48,6 +51,9 @@ class Update:
     reason: str = ""
     figures: dict[str, float] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        return named(self.number, self.agent)
+
 
 @dataclass
 class _Round:
@@ -56,6 +62,9 @@ class _Round:
     updates: dict[str, Update]
     spans: dict[str, Span]
     handle: Handle | None
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.updates.values()))
 
 
 class Updates:
@@ -66,10 +75,14 @@ class Updates:
         pool: Their learning halves.
         on_failure: What is done if an update fails: "fail" and "retry" raise, "freeze" goes on with the last weights.
         deadline: Seconds that an update may take; None: as long as it likes.
+        phases: Is told of the time that main waits.
     """
 
-    def __init__(self, recipes: Sequence[Recipe], pool: Pool, on_failure: str, deadline: float | None) -> None:
+    def __init__(
+        self, recipes: Sequence[Recipe], pool: Pool, on_failure: str, deadline: float | None, phases: Phases
+    ) -> None:
         self._recipes, self._pool, self._on_failure, self._deadline = recipes, pool, on_failure, deadline
+        self._phases = phases
         self._member = {agent: number for number, recipe in enumerate(recipes) for agent in recipe.agents}
         self._pending: list[deque[_Round]] = [deque() for _ in recipes]
         self.done: dict[str, int] = dict.fromkeys(self._member, 0)
@@ -80,8 +93,6 @@ class Updates:
         """Agent → why it does not learn any more."""
         self.records: list[Update] = []
         """All that are over, in the order of their epochs and agents."""
-        self.waited = 0.0
-        """Seconds that main has spent on updates: waiting for them, or running them here."""
 
     @property
     def agents(self) -> list[str]:
@@ -100,14 +111,12 @@ class Updates:
         self, unlocked: Mapping[str, Sequence[Update]], rings: Mapping[str, Ring], spans: Mapping[str, Span]
     ) -> None:
         """Hands updates to the learners: the first of each agent, then the second, …"""
-        begin = perf_counter()
         for updates in _rounds(unlocked):
             for member, recipe in enumerate(self._recipes):
                 mine = {agent: updates[agent] for agent in recipe.agents if agent in updates}
                 if mine:
                     run = {agent: spans[agent] for agent, update in mine.items() if update.status == "run"}
                     self._pending[member].append(_Round(mine, run, self._posted(member, mine, run, rings)))
-        self.waited += perf_counter() - begin
 
     def _posted(
         self, member: int, updates: Mapping[str, Update], spans: Mapping[str, Span], rings: Mapping[str, Ring]
@@ -160,16 +169,17 @@ class Updates:
     def _answer(self, member: int, each: _Round) -> Mapping[str, Learned]:
         if each.handle is None:
             return {}
-        begin = perf_counter()
-        each.handle.finish()
-        outcome = each.handle.outcomes()[member]
-        self.waited += perf_counter() - begin
+        here = self._pool.place == "inline"
+        with self._phases.of("train" if here else "wait", str(each) if here else f"for {each}"):
+            each.handle.finish()
+            outcome = each.handle.outcomes()[member]
         if outcome.error is None:
             answer: Mapping[str, Learned] = outcome.answer
             return answer
         if self._on_failure != "freeze":
-            who = ", ".join(f"update {update.number} of agent {agent!r}" for agent, update in each.updates.items())
-            outcome.error.add_note(f"in {who}; on_failure='freeze' would go on with the last weights")
+            if isinstance(outcome.error, WorkerLost | CallTimeout):  # any other error says itself whose update it was
+                outcome.error.add_note(f"in {each}")
+            outcome.error.add_note("on_failure='freeze' would go on with the last weights")
             raise outcome.error
         return {agent: Learned(failure=Failure.of(outcome.error, agent)) for agent in each.spans}
 
@@ -180,12 +190,20 @@ class Updates:
         update.figures = {name: float(value) for name, value in learned.figures.items()}
         failure = learned.failure
         if failure is None:
+            if _log.isEnabledFor(logging.INFO):
+                _log.info("%s in %s: %d rows, %s", update, self._home(update.agent), update.rows, update.figures)
             return learned.weights
         if self._on_failure != "freeze":
             raise Diverged(failure.message)
         self.frozen[update.agent] = failure
         update.status, update.reason = "failed", f"{failure.kind}: {failure.message}"
+        _log.warning("agent %r is frozen, it goes on with its last weights: %s", update.agent, update.reason)
         return last
+
+    def _home(self, agent: str) -> str:
+        """Where an agent's learner lives."""
+        homes = [worker for worker in self._pool.workers if self._member[agent] in worker.members]
+        return f"process {homes[0].pid}" if homes else "a process that is gone"
 
     # -- on disk and back --------------------------------------------------------------------------------------
 
