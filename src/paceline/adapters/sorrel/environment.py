@@ -1,0 +1,114 @@
+"""ParallelEnvironment: an environment in the style of Sorrel, run with workers, and the same as without.
+
+ParallelEnvironment(env, config)                      a wrapper around an environment that is there
+class Mine(ParallelEnvironment, MyEnvironment): …     a class of one's own that has both
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.adapters.sorrel.config import mapping_of, parallel_of
+from paceline.adapters.sorrel.experiment import Experiment
+from paceline.adapters.sorrel.record import Record
+from paceline.errors import BadInput
+from paceline.train.timetable import whole
+
+
+class ParallelEnvironment:
+    """Runs the experiments of an environment. When a run returns, the caller's own objects hold the final state.
+
+    What a wrapper does not have itself is asked of the environment. A mixin stands first among the bases.
+
+    Args:
+        args: For a wrapper the environment and, if it is not the environment's own, the configuration. For a mixin what
+            the other bases take.
+        train_interval: Epochs from one training to the next; None: as the block `parallel` says, or 4.
+        kwargs: `config`, for a wrapper. For a mixin what the other bases take.
+
+    Raises:
+        BadInput: the configuration makes no sense.
+    """
+
+    def __init__(self, *args: Any, train_interval: int | None = None, **kwargs: Any) -> None:
+        if _is_mixin(type(self)):
+            super().__init__(*args, **kwargs)
+            env, configs = self, [getattr(self, "config", None)]
+        else:
+            env, config = _wrapped(*args, **kwargs)
+            configs = [config, getattr(env, "config", None)]
+        configs = [config for config in configs if config is not None]
+        parallel = parallel_of(configs)
+        interval = parallel.train_interval if train_interval is None else whole("train_interval", train_interval, 1)
+        self._env = env
+        self._experiment = Experiment(env, configs, parallel, interval)
+        self._parallel = parallel
+
+    def run_experiment(self, *args: Any, logger: Any = None, **kwargs: Any) -> Record:
+        """Runs the experiment; with workers if the configuration says `parallel.enabled`.
+
+        Args:
+            args: Taken, as Sorrel's are; nothing is drawn or written.
+            logger: Has Sorrel's `record_epoch` or `record_turn`.
+            kwargs: `animate`, `logging`, `output_dir`: taken, as Sorrel's are.
+        """
+        return self._experiment.run(self._parallel.enabled, logger)
+
+    def run_experiment_parallel(self, *args: Any, logger: Any = None, **kwargs: Any) -> Record:
+        """Runs the experiment with workers, as far as the switches of the block `parallel` say.
+
+        Args:
+            args: Taken, as Sorrel's are.
+            logger: Has Sorrel's `record_epoch` or `record_turn`.
+            kwargs: Taken, as Sorrel's are.
+        """
+        return self._experiment.run(True, logger)
+
+    def take_turn_parallel(self) -> None:
+        """Plays one turn; in a run, as the run plays its turns, else in order."""
+        self._experiment.take_turn()
+
+    @property
+    def current_epoch(self) -> int:
+        """The epoch that is played, or was played last."""
+        return self._experiment.epoch
+
+    @property
+    def train_interval(self) -> int:
+        """Epochs from one training to the next."""
+        return self._experiment.train_interval
+
+    @train_interval.setter
+    def train_interval(self, epochs: int) -> None:
+        self._experiment.train_interval = whole("train_interval", epochs, 1)
+
+    @property
+    def record(self) -> Record:
+        """What the last run has left."""
+        return self._experiment.record
+
+    def __getattr__(self, name: str) -> Any:
+        env = vars(self).get("_env")
+        if env is None or env is self or name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(env, name)
+
+
+def _is_mixin(cls: type) -> bool:
+    """Whether a class has an environment among its bases."""
+    bases = cls.__mro__[cls.__mro__.index(ParallelEnvironment) + 1 :]
+    return any("reset" in vars(base) for base in bases)
+
+
+def _wrapped(*args: Any, config: Any = None, **kwargs: Any) -> tuple[Any, Any]:
+    if kwargs or not 1 <= len(args) <= 2:
+        raise BadInput(
+            "give ParallelEnvironment an environment and, if it is not the environment's own, a configuration"
+        )
+    env, config = args[0], args[1] if len(args) == 2 else config
+    for name in ("reset", "agents", "world"):
+        if not hasattr(env, name):
+            raise BadInput(f"a {type(env).__name__} is no environment: it has no {name}")
+    if config is not None:
+        mapping_of(config, "config")
+    return env, config

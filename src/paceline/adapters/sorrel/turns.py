@@ -1,0 +1,187 @@
+"""Turns: the environment's own `take_turn`, in which every agent has random streams of its own.
+
+While a turn is played, each agent has stand-ins for the methods that a turn calls. They give the process-wide
+generators to the agent, count its rewards, and, where agents are asked in workers, ask all of them before the first one
+moves. After the turn the agent is what it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from paceline.adapters.sorrel.asking import Asking, can_act
+from paceline.engine import OwnedStreams
+from paceline.errors import BadInput
+
+_METHODS = ("transition", "pov", "get_action", "act", "is_done", "add_memory")
+
+
+class Turns:
+    """Plays turns.
+
+    Args:
+        env: The environment.
+        streams: Streams of process-wide generators.
+        asking: Asks agents in workers; None: they are asked when their turns come.
+    """
+
+    def __init__(self, env: Any, streams: OwnedStreams, asking: Asking | None) -> None:
+        self._env, self._streams, self._asking = env, streams, asking
+        self._begun = self._inside = False
+        self._put: list[tuple[Any, dict[str, Callable[..., Any]]]] = []
+        self._own: Callable[[int], None] | None = None
+        self.rewards: list[float] = []
+        """By agent, since the epoch began."""
+
+    def play(self, epoch: int) -> None:
+        """Plays one turn."""
+        if self._inside:  # a `take_turn` that calls `take_turn_parallel`
+            self._take_turn()
+            return
+        if [id(agent) for agent in self._env.agents] != [id(agent) for agent, _ in self._put]:
+            self.begin_epoch()
+        self._begun, self._inside = False, True
+        try:
+            self._set()
+            with self._streams.of("world"):
+                self._own(epoch) if self._own is not None else self._take_turn()
+        finally:
+            self._inside = False
+            self._unset()
+
+    def begin_epoch(self) -> None:
+        """Makes the stand-ins, and counts rewards from 0 on."""
+        agents = list(self._env.agents)
+        self.rewards = [0.0] * len(agents)
+        self._put = [(agent, self._stand_ins(number, agent)) for number, agent in enumerate(agents)]
+        self._own = _own_turn(self._env)
+
+    def _take_turn(self) -> None:
+        """The turn of an environment that has none: all that is no agent, then the agents, in their order."""
+        env = self._env
+        env.turn += 1
+        agents = {id(agent) for agent in env.agents}
+        for entity in list(entities(env.world.map)):
+            if id(entity) not in agents and _moves(entity):
+                entity.transition(env.world)
+        for agent in env.agents:
+            if not can_act(agent):
+                continue
+            if _has_transition(agent):
+                agent.transition(env.world)
+                continue
+            state = agent.pov(env.world)
+            action = agent.get_action(state)
+            reward = agent.act(env.world, action)
+            agent.add_memory(state, action, reward, agent.is_done(env.world))
+
+    # -- stand-ins ---------------------------------------------------------------------------------------------
+
+    def _stand_ins(self, number: int, agent: Any) -> dict[str, Callable[..., Any]]:
+        names = [name for name in _METHODS if hasattr(agent, name)]
+        if "transition" in names and not _has_transition(agent):
+            names.remove("transition")
+        own = {name: getattr(agent, name) for name in names}
+        own["act"] = functools.partial(self._act, number, own["act"])
+        if self._asking is not None:
+            own["get_action"] = functools.partial(self._get_action, number)
+        return {name: self._with_streams(number, method) for name, method in own.items()}
+
+    def _with_streams(self, number: int, own: Callable[..., Any]) -> Callable[..., Any]:
+        """A method that is called with the streams of its agent."""
+        owner, switch = ("act", number), self._streams.switch
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not self._begun:
+                self._begun = True
+                self._begin_agents()
+            before = switch(owner)
+            try:
+                return own(*args, **kwargs)
+            finally:
+                switch(before)
+
+        return call
+
+    def _act(self, number: int, own: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        reward = own(*args, **kwargs)
+        self.rewards[number] += float(reward or 0.0)
+        return reward
+
+    def _get_action(self, number: int, state: Any) -> Any:
+        assert self._asking is not None
+        with self._plain():
+            return self._asking.action(number, state)
+
+    def _begin_agents(self) -> None:
+        """The first agent moves: now is when all of them are asked."""
+        if self._asking is None:
+            return
+        with self._plain():
+            self._asking.ask_all(self._env.world)
+
+    @contextmanager
+    def _plain(self) -> Iterator[None]:
+        """Agents are looked at as they are: without stand-ins."""
+        self._unset()
+        try:
+            yield
+        finally:
+            self._set()
+
+    def _set(self) -> None:
+        try:
+            for agent, stand_ins in self._put:
+                vars(agent).update(stand_ins)
+        except TypeError:
+            raise BadInput(f"{type(agent).__name__} has no __dict__ for attributes, which an agent must have") from None
+
+    def _unset(self) -> None:
+        for agent, stand_ins in self._put:
+            held = getattr(agent, "__dict__", {})
+            for name in stand_ins:
+                held.pop(name, None)
+
+
+def entities(places: Any) -> Iterator[Any]:
+    """All that is on a map: an array of objects, nested lists, or a mapping from places."""
+    if isinstance(places, np.ndarray):
+        yield from places.flat
+    elif isinstance(places, dict):
+        yield from entities(list(places.values()))
+    else:
+        for place in places:
+            if isinstance(place, list | tuple | np.ndarray):
+                yield from entities(place)
+            elif place is not None:
+                yield place
+
+
+def _moves(entity: Any) -> bool:
+    no_agent = getattr(entity, "is_non_agent", True)
+    if not (no_agent() if callable(no_agent) else no_agent):
+        return False
+    return bool(getattr(entity, "has_transitions", True)) and hasattr(entity, "transition")
+
+
+def _has_transition(agent: Any) -> bool:
+    """Whether an agent's `transition` is an agent's, and not that which every entity has."""
+    for cls in type(agent).__mro__:
+        if "transition" in vars(cls):
+            return hasattr(cls, "get_action")
+    return False
+
+
+def _own_turn(env: Any) -> Callable[[int], None] | None:
+    """The environment's `take_turn`, with the epoch if it takes one."""
+    own = getattr(env, "take_turn", None)
+    if own is None:
+        return None
+    takes_epoch = "epoch" in inspect.signature(own).parameters
+    return own if takes_epoch else lambda epoch: own()

@@ -1,0 +1,338 @@
+"""A twin of Sorrel's surface, written by hand: a grid, entities, agents, an environment, and small models."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from paceline.adapters.sorrel import Buffer, ThreadSafeBuffer
+
+SIZE = 7
+MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))
+
+
+class Entity:
+    """What a place holds."""
+
+    def __init__(self, value: float = 0.0, passable: bool = True, has_transitions: bool = False) -> None:
+        self.value, self.passable, self.has_transitions = value, passable, has_transitions
+
+    def transition(self, world: Any) -> None:
+        pass
+
+
+class Sand(Entity):
+    """Grows a gem now and then, by the process-wide generator."""
+
+    def __init__(self) -> None:
+        super().__init__(has_transitions=True)
+
+    def transition(self, world: Any) -> None:
+        if np.random.random() < 0.05:
+            world.map[world.place_of(self)] = Entity(value=random.choice([1.0, 2.0]))
+
+
+class World:
+    """A grid of entities."""
+
+    ground: Any = Sand
+
+    def __init__(self) -> None:
+        self.map: Any = np.empty((SIZE, SIZE), object)
+        self.total_reward, self.is_done = 0.0, False
+
+    def create_world(self) -> None:
+        self.total_reward = 0.0
+        for place in np.ndindex(self.map.shape):
+            self.map[place] = Sand()
+
+    def place_of(self, entity: Any) -> tuple[int, int]:
+        return next(place for place, found in np.ndenumerate(self.map) if found is entity)
+
+
+class Agent(Entity):
+    """Moves, and takes what it finds. Others are in its way."""
+
+    def __init__(self, model: Any) -> None:
+        self.value, self.passable, self.has_transitions = 0.0, False, True
+        self.model, self.location = model, (0, 0)
+
+    def reset(self) -> None:
+        for _ in range(2):
+            self.add_memory(np.zeros(25, np.float32), 0, 0.0, False)
+
+    def pov(self, world: Any) -> Any:
+        y, x = self.location
+        seen = np.full((5, 5), -1.0, np.float32)
+        for dy in range(-2, 3):
+            for dx in range(-2, 3):
+                if 0 <= y + dy < SIZE and 0 <= x + dx < SIZE:
+                    found = world.map[y + dy, x + dx]
+                    seen[dy + 2, dx + 2] = found.value if found.passable else 9.0
+        return seen.reshape(-1)
+
+    def get_action(self, state: Any) -> int:
+        return int(self.model.take_action(state))
+
+    def act(self, world: Any, action: int) -> float:
+        y, x = (a + b for a, b in zip(self.location, MOVES[action], strict=True))
+        if not (0 <= y < SIZE and 0 <= x < SIZE and world.map[y, x].passable):
+            return -0.1
+        reward = world.map[y, x].value
+        world.map[self.location], world.map[y, x], self.location = world.ground(), self, (y, x)
+        return float(reward)
+
+    def is_done(self, world: Any) -> bool:
+        return bool(world.is_done)
+
+    def add_memory(self, state: Any, action: int, reward: float, done: bool) -> None:
+        self.model.memory.add(state, action, reward, done)
+
+    def transition(self, world: Any) -> None:
+        state = self.pov(world)
+        action = self.get_action(state)
+        reward = self.act(world, action)
+        done = self.is_done(world)
+        world.total_reward += reward
+        self.add_memory(state, action, reward, done)
+
+
+class Net(nn.Module):
+    """A small torch model that draws from process-wide generators, with a count of its own."""
+
+    def __init__(self, buffer: type[Buffer] = ThreadSafeBuffer) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(25, 16), nn.ReLU(), nn.Linear(16, 4))
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=0.01)
+        self.memory = buffer(120, (25,))
+        self.epsilon, self.answers, self.trainings, self.epochs = 0.8, 0, 0, [0]
+        self.noted: dict[float, bool] = {}
+
+    def take_action(self, state: Any) -> int:
+        self.answers += 1
+        self.noted[round(float(state.sum()), 3)] = True
+        if len(self.noted) % 4 == 3:  # an answer that did not hold, and was not taken back, would show
+            return 0
+        if np.random.random() < self.epsilon:
+            return random.randrange(4)
+        with torch.no_grad():
+            return int(self.net(torch.from_numpy(state)).argmax())
+
+    def train_step(self) -> float:
+        states, actions, rewards, following, _, _ = self.memory.sample(16)
+        with torch.no_grad():
+            wanted = torch.from_numpy(rewards) + 0.9 * self.net(torch.from_numpy(following)).max(1, keepdim=True).values
+        noisy = self.net(torch.from_numpy(states) + 0.01 * torch.randn(16, 25))
+        loss = (noisy.gather(1, torch.from_numpy(actions)) - wanted).square().mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.trainings += 1
+        return float(loss.detach())
+
+    def start_epoch_action(self, epoch: int) -> None:
+        self.epochs.append(epoch)
+
+    def end_epoch_action(self, epoch: int) -> None:
+        self.epsilon *= 0.9
+
+    def epsilon_decay(self, rate: float) -> None:
+        self.epsilon *= 1 - rate
+
+
+class Table:
+    """A model of NumPy alone, with a generator of its own: it can be run on threads."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng, self.values, self.memory = np.random.default_rng(seed), np.zeros(4), Buffer(60, (25,))
+        self.losses: list[float] = []
+
+    def take_action(self, state: Any) -> int:
+        return int((self.values + self.rng.normal(size=4) + state[12] * 0).argmax())
+
+    def train_step(self) -> float:
+        rows = self.rng.integers(max(1, self.memory.size), size=8)
+        for row in rows:
+            action = self.memory.actions[row]
+            self.values[action] += 0.1 * (self.memory.rewards[row] - self.values[action])
+        self.losses.append(float(self.values.sum()))
+        return self.losses[-1]
+
+    def start_epoch_action(self, epoch: int) -> None:
+        pass
+
+    end_epoch_action = start_epoch_action
+
+
+class Environment:
+    """What Sorrel's does: its loop trains after every epoch."""
+
+    def __init__(self, config: Any, models: list[Any]) -> None:
+        self.config, self.world, self.turn, self.stop_if_done = config, World(), 0, False
+        self.agents = [Agent(model) for model in models]
+
+    def reset(self) -> None:
+        self.turn, self.world.is_done = 0, False
+        self.world.create_world()
+        for agent in self.agents:
+            agent.location = (random.randrange(SIZE), int(np.random.randint(SIZE)))
+            while not self.world.map[agent.location].passable:
+                agent.location = (random.randrange(SIZE), int(np.random.randint(SIZE)))
+            self.world.map[agent.location] = agent
+            agent.reset()
+
+    def take_turn(self) -> None:
+        self.turn += 1
+        for _, entity in np.ndenumerate(self.world.map):
+            if entity.has_transitions and not isinstance(entity, Agent):
+                entity.transition(self.world)
+        for agent in self.agents:
+            agent.transition(self.world)
+
+
+class QuietEnvironment(Environment):
+    """Draws from a generator of its own alone."""
+
+    def __init__(self, config: Any, models: list[Any]) -> None:
+        super().__init__(config, models)
+        self.rng, self.world.ground = np.random.default_rng(5), Entity
+
+    def reset(self) -> None:
+        self.turn = 0
+        self.world.create_world()
+        for place in np.ndindex(self.world.map.shape):
+            self.world.map[place] = Entity(value=float(self.rng.integers(3)))
+        for number, agent in enumerate(self.agents):
+            agent.location = (3, 2 + number)
+            self.world.map[agent.location] = agent
+            agent.reset()
+
+
+class PlainAgent(Entity):
+    """As the source document has it: asked in five calls, by a turn that is not its own; sometimes it rests."""
+
+    __init__, reset, add_memory = Agent.__init__, Agent.reset, Agent.add_memory  # type: ignore[assignment]
+    pov, get_action, act, is_done = Agent.pov, Agent.get_action, Agent.act, Agent.is_done
+
+    def can_act(self) -> bool:
+        return (self.location[0] + self.location[1]) % 5 != 0
+
+
+class PlainEnvironment(Environment):
+    """As the source document has it: no `take_turn`."""
+
+    take_turn = None  # type: ignore[assignment]
+
+    def __init__(self, config: Any, models: list[Any]) -> None:
+        super().__init__(config, models)
+        self.agents = [PlainAgent(model) for model in models]
+
+
+class DrowsyAgent(PlainAgent):
+    """Acts by chance, and in some places every third time that it is asked whether it can."""
+
+    asked = 0
+
+    def can_act(self) -> bool:
+        self.asked += self.location[1] % 2
+        return self.asked % 3 != 1 and bool(np.random.random() < 0.8)
+
+
+class DrowsyEnvironment(PlainEnvironment):
+    """As `PlainEnvironment`, with agents that change when they are asked whether they can act."""
+
+    def __init__(self, config: Any, models: list[Any]) -> None:
+        super().__init__(config, models)
+        self.agents = [DrowsyAgent(model) for model in models]
+
+
+class ScribblingAgent(PlainAgent):
+    """Writes to what it sees before that is remembered."""
+
+    def get_action(self, state: Any) -> int:
+        action = int(self.model.take_action(state))
+        state[0] = action
+        return action
+
+
+class ScribblingEnvironment(PlainEnvironment):
+    """As `PlainEnvironment`, with agents that write to what they see."""
+
+    def __init__(self, config: Any, models: list[Any]) -> None:
+        super().__init__(config, models)
+        self.agents = [ScribblingAgent(model) for model in models]
+
+
+class Raises(Net):
+    """Its second training fails, after it has changed something."""
+
+    def train_step(self) -> float:
+        loss = super().train_step()
+        if self.trainings == 2:
+            raise RuntimeError("no more")
+        return loss
+
+
+class Dies(Net):
+    """Its second training kills its process, at every try."""
+
+    def train_step(self) -> float:
+        if self.trainings == 1:
+            os._exit(3)
+        return super().train_step()
+
+
+class Hangs(Table):
+    """Its second training does not end. Of NumPy, so that no other training takes as long: torch is slow to begin."""
+
+    def train_step(self) -> float:
+        if len(self.losses) == 1:
+            time.sleep(600)
+        return super().train_step()
+
+
+class FailsOnce(Net):
+    """Its second training fails after it has changed something, and works if it is tried again."""
+
+    failed = False
+
+    def train_step(self) -> float:
+        loss = super().train_step()
+        if self.trainings == 2 and not FailsOnce.failed:
+            FailsOnce.failed = True
+            raise RuntimeError("once")
+        return loss
+
+
+class DiesOnce(Net):
+    """Its process is killed in the middle of its third training, once; and of its fifth answer to a question, once."""
+
+    def __init__(self, mark: Path) -> None:
+        super().__init__()
+        self.mark, self.main = mark, os.getpid()
+
+    def _die(self, name: str) -> None:
+        mark = self.mark.with_suffix(name)
+        if os.getpid() != self.main and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def train_step(self) -> float:
+        loss = super().train_step()
+        if self.trainings == 3:
+            self._die(".trained")
+        return loss
+
+    def take_action(self, state: Any) -> int:
+        action = super().take_action(state)
+        if self.answers > 4:
+            self._die(".asked")
+        return action

@@ -1,0 +1,433 @@
+"""Sorrel's style of experiments through `ParallelEnvironment`: a twin of its surface, and one result in every mode."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import sorrel_twin as twin
+import torch
+
+from paceline import digest
+from paceline.adapters.sorrel import Buffer, ParallelEnvironment, Record, ThreadSafe, ThreadSafeBuffer
+from paceline.errors import BadInput
+
+SWITCHES = ("parallel_actions", "parallel_training", "async_learning")
+
+
+def seeded() -> None:
+    random.seed(3)
+    np.random.seed(3)
+    torch.manual_seed(3)
+
+
+def nets(*kinds: type[twin.Net]) -> list[Any]:
+    return [kind() for kind in kinds or (twin.Net, twin.Net, twin.Net)]
+
+
+def tables() -> list[Any]:
+    return [twin.Table(number) for number in range(3)]
+
+
+def played(
+    parallel: dict[str, Any],
+    models: Callable[[], list[Any]] = nets,
+    env: Callable[..., Any] = twin.Environment,
+    epochs: int = 4,
+    turns: int = 5,
+) -> tuple[Any, Record]:
+    """Runs an experiment from seeds that are always the same. Returns the environment and the record."""
+    seeded()
+    config = {"experiment": {"epochs": epochs, "max_turns": turns}, "parallel": {"train_interval": 2, **parallel}}
+    made = env(config, models())
+    return made, ParallelEnvironment(made).run_experiment()
+
+
+def everything(env: Any, record: Record) -> str:
+    """Rewards, trainings, and all that the caller's own objects hold."""
+    models = [agent.model for agent in env.agents]
+    held = [
+        {**vars(model), **(model.state_dict() if isinstance(model, torch.nn.Module) else {}), "memory": None}
+        for model in models
+    ]
+    optimizers = [model.optimizer.state_dict() for model in models if hasattr(model, "optimizer")]
+    rings = [{name: value for name, value in vars(model.memory).items() if name != "_lock"} for model in models]
+    plain = [{name: value for name, value in each.items() if name not in ("optimizer", "rng")} for each in held]
+    streams = [model.rng.bit_generator.state for model in models if hasattr(model, "rng")]
+    places = [agent.location for agent in env.agents]
+    updates = [(each.agent, each.number, each.epoch, each.status, each.figures) for each in record.updates]
+    return digest([record.rewards, updates, plain, optimizers, rings, streams, places, env.world.total_reward])
+
+
+def switched(*on: bool, **more: Any) -> dict[str, Any]:
+    return {"enabled": True, "num_workers": 2, **dict(zip(SWITCHES, on, strict=True)), **more}
+
+
+@pytest.mark.parametrize("switches", list(product((False, True), repeat=3))[1:])
+def test_every_combination_in_processes_gives_what_one_process_gives(switches: tuple[bool, bool, bool]) -> None:
+    """Agents that draw from process-wide generators and are in each other's way."""
+    inline = {"enabled": True, "async_learning": True, "num_workers": 0} if switches[2] else {}
+    expected, found = played(inline), played(switched(*switches))
+    assert everything(*found) == everything(*expected)
+    assert found[1].notes == []
+    assert [(each.agent, each.epoch) for each in found[1].updates if each.status == "run"] == [
+        (f"agent_{number}", epoch) for epoch in (2, 4) for number in range(3)
+    ]
+    assert (found[1].asked > 0) == switches[0]
+
+
+@pytest.mark.parametrize("switches", list(product((False, True), repeat=3))[1:])
+def test_every_combination_on_threads_gives_what_one_process_gives(switches: tuple[bool, bool, bool]) -> None:
+    """Agents with generators of their own, which threads can run beside each other."""
+    inline = {"enabled": True, "async_learning": True, "num_workers": 0} if switches[2] else {}
+    expected = played(inline, tables, twin.QuietEnvironment, epochs=9)
+    found = played(switched(*switches, use_threads=True), tables, twin.QuietEnvironment, epochs=9)
+    assert everything(*found) == everything(*expected)
+    assert found[1].notes == []
+    assert (found[1].asked > 0) == switches[0]
+
+
+def test_on_threads_agents_that_draw_from_process_wide_generators_are_run_in_order_and_that_is_said() -> None:
+    found = played(switched(True, True, False, use_threads=True))
+    assert everything(*found) == everything(*played({}))
+    assert any("asked in order" in note for note in found[1].notes)
+    assert any("trained in order" in note for note in found[1].notes)
+
+
+def test_a_lag_is_another_result_and_the_same_one_for_every_lag_everywhere() -> None:
+    results = []
+    for lag in (1, 2):
+        inline = {"enabled": True, "async_learning": True, "num_workers": 0, "lag": lag}
+        expected = everything(*played(inline, tables, epochs=9))
+        assert everything(*played({**inline, "num_workers": 2}, tables, epochs=9)) == expected
+        results.append(expected)
+    assert len({*results, everything(*played({}, tables, epochs=9))}) == 3
+
+
+def test_agents_who_have_changed_by_their_turn_are_asked_again() -> None:
+    _, record = played(switched(True, False, False), tables, epochs=3)
+    assert 0 < record.asked_again < record.asked
+
+
+def test_the_environment_of_the_source_document_has_no_turn_of_its_own() -> None:
+    """Agents in five calls, entities first, and those that cannot act left out."""
+    expected = played({}, tables, twin.PlainEnvironment)
+    assert sum(sum(rewards.values()) for rewards in expected[1].rewards) > 0
+    assert everything(*played(switched(True, True, False), tables, twin.PlainEnvironment)) == everything(*expected)
+
+
+def test_to_be_asked_whether_it_can_act_may_draw_and_may_change_an_agent() -> None:
+    expected, found = (played(each, env=twin.DrowsyEnvironment) for each in ({}, switched(True, False, False)))
+    assert everything(*found) == everything(*expected)
+    assert found[1].asked > 0
+    assert any("can_act changes the agent" in note for note in found[1].notes)
+
+
+def test_an_agent_that_writes_to_what_it_sees_is_asked_in_order() -> None:
+    expected, found = (played(each, env=twin.ScribblingEnvironment) for each in ({}, switched(True, False, False)))
+    assert everything(*found) == everything(*expected)
+    assert any("writes to the observation" in note for note in found[1].notes)
+
+
+def test_the_callers_own_objects_hold_the_final_state() -> None:
+    seeded()
+    models = nets()
+    weights = [model.net[0].weight for model in models]
+    rings = [model.memory.states for model in models]
+    env, _ = played(switched(False, True, True), lambda: models)
+    assert all(model.net[0].weight is weight for model, weight in zip(models, weights, strict=True))
+    assert all(model.memory.states is ring for model, ring in zip(models, rings, strict=True))
+    assert [model.optimizer.state[model.net[0].weight]["step"].item() for model in models] == [2.0] * 3
+    assert [agent.model for agent in env.agents] == models
+    assert not any("pov" in vars(agent) for agent in env.agents)
+
+
+# -- what the source document leaves open ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("interval", [1, 3, 4])
+def test_training_is_due_after_every_interval_but_never_after_epoch_zero(interval: int) -> None:
+    _, record = played({"train_interval": interval}, tables, epochs=8, turns=2)
+    assert sorted({update.epoch for update in record.updates}) == list(range(interval, 9, interval))
+    assert len(record.rewards) == 9
+
+
+def test_collection_is_never_paused_and_a_training_sees_the_rows_of_its_epoch_and_no_later_ones() -> None:
+    """The second contradiction: "paused by lock". With a lag the model plays on while its copy learns."""
+    rows: list[int] = []
+    models = tables()
+    env, _ = played(switched(False, False, True), lambda: models, turns=6)
+    for model in models:
+        rows.append(len(model.losses))
+        assert model.memory.size == min(60, 5 * (6 + 2))
+    assert rows == [2, 2, 2]
+    assert env.turn == 6
+
+
+def test_an_agent_acts_on_what_those_before_it_have_done() -> None:
+    """The third contradiction: observations that are all taken before any agent moves."""
+    seen: list[float] = []
+
+    class Watching(twin.Agent):
+        def get_action(self, state: Any) -> int:
+            seen.append(float(state[11]))
+            return 0
+
+    class Mine(twin.QuietEnvironment):
+        def __init__(self, config: Any, models: list[Any]) -> None:
+            super().__init__(config, models)
+            self.agents = [twin.Agent(models[0]), Watching(models[1])]
+
+    models = tables()
+    models[0].values[0] = 100.0  # the first one goes up, and is no longer beside the second
+    played(switched(True, False, False, num_workers=0), lambda: models, Mine, epochs=0, turns=1)
+    assert seen != [9.0]
+
+
+# -- forms -------------------------------------------------------------------------------------------------------
+
+
+class Mine(ParallelEnvironment, twin.Environment):
+    """As the source document writes it."""
+
+
+def test_a_mixin_is_the_same_as_a_wrapper() -> None:
+    seeded()
+    config = {"experiment": {"epochs": 4, "max_turns": 4}, "parallel": switched(False, True, False)}
+    mine = Mine(config, tables(), train_interval=2)
+    assert mine.train_interval == 2
+    record = mine.run_experiment_parallel()
+    assert mine.current_epoch == 4
+    assert everything(mine, record) == everything(*played({}, tables, epochs=4, turns=4))
+    mine.take_turn_parallel()
+    assert mine.turn == 5
+
+
+@dataclasses.dataclass
+class Block:
+    enabled: bool = True
+    train_interval: int = 3
+
+
+def test_a_configuration_may_be_written_in_any_form() -> None:
+    from omegaconf import OmegaConf
+
+    flat = {"epochs": 3, "max_turns": 2, "parallel": {"enabled": True, "train_interval": 3}}
+    nested = {"experiment": {"epochs": 3, "max_turns": 2}, "parallel": flat["parallel"]}
+    forms = [flat, nested, SimpleNamespace(epochs=3, max_turns=2, parallel=Block()), OmegaConf.create(nested)]
+    for form in forms:
+        env = ParallelEnvironment(twin.Environment(None, tables()), form)
+        record = env.run_experiment()
+        assert (len(record.rewards), env.train_interval) == (4, 3)
+        assert [update.epoch for update in record.updates] == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"parallel": {"asynch_learning": True}}, "did you mean async_learning"),
+        ({"parallel": {"num_worker": 3}}, "did you mean num_workers"),
+        ({"parallel": {"train_interval": 0}}, "train_interval is 0"),
+        ({"parallel": 3}, "give a mapping"),
+        ({"max_turns": 3}, "epochs"),
+        ({"epochs": 2, "max_turns": 0}, "max_turns=0"),
+    ],
+)
+def test_a_configuration_that_makes_no_sense_is_an_error_that_says_so(config: Any, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        ParallelEnvironment(twin.Environment(None, tables()), config).run_experiment()
+
+
+def test_what_is_no_environment_or_no_agent_is_an_error_that_says_so() -> None:
+    with pytest.raises(BadInput, match="no environment"):
+        ParallelEnvironment(3)
+    env = twin.Environment({"epochs": 1, "max_turns": 1}, [object()])
+    with pytest.raises(BadInput, match="no train_step"):
+        ParallelEnvironment(env).run_experiment()
+
+
+def test_a_run_follows_from_what_the_caller_has_seeded_and_leaves_that_alone() -> None:
+    first, second = played({}, turns=3), played({}, turns=3)
+    assert everything(*first) == everything(*second)
+    after = random.random(), np.random.random()
+    played({}, turns=3)
+    assert (random.random(), np.random.random()) == after
+    again = ParallelEnvironment(first[0]).run_experiment()
+    assert again.rewards != first[1].rewards
+
+
+def test_epsilon_decays_and_loggers_are_told_as_sorrel_does_it() -> None:
+    rows: list[Any] = []
+    logger = SimpleNamespace(record_epoch=lambda *row, **_: rows.append(row))
+    seeded()
+    config = {"epochs": 2, "max_turns": 2, "parallel": {"train_interval": 1}, "model": {"epsilon_decay": 0.5}}
+    env = twin.Environment(config, nets())
+    ParallelEnvironment(env).run_experiment(animate=False, logger=logger)
+    assert [row[0] for row in rows] == [0, 1, 2]
+    assert rows[0][1] == 0.0
+    assert rows[2][1] > 0.0
+    assert env.agents[0].model.epsilon == pytest.approx(0.8 * (0.9 * 0.5) ** 3)
+
+
+# -- failures ----------------------------------------------------------------------------------------------------
+
+
+FROZEN = [(2, "run"), (4, "failed"), (6, "skipped")]
+
+
+def trainings(record: Record, agent: str) -> list[tuple[int, str]]:
+    """The epoch of each training of an agent, and what became of it."""
+    return [(each.epoch, each.status) for each in record.updates if each.agent == agent]
+
+
+@pytest.mark.parametrize(("kind", "words"), [(twin.Raises, "no more"), (twin.Dies, "exit")])
+def test_a_training_that_fails_freezes_its_agent_and_changes_nothing_else(kind: type[twin.Net], words: str) -> None:
+    """It raises or kills its process: the run goes on to its end, and the agent is named."""
+    models = partial(nets, twin.Net, kind, twin.Net)
+    env, record = played(switched(False, True, False, on_failure="freeze", num_workers=3), models, epochs=6)
+    assert list(record.failures) == ["agent_1"]
+    assert words in record.failures["agent_1"].message
+    assert trainings(record, "agent_1") == FROZEN
+    model = env.agents[1].model
+    left = 2 if kind is twin.Raises else 1  # what raises leaves what it has changed, as in Python
+    assert (model.trainings, model.optimizer.state[model.net[0].weight]["step"].item()) == (left, left)
+    assert [each.status for each in record.updates if each.agent != "agent_1"] == ["run"] * 6
+    if kind is twin.Raises:
+        assert everything(*played({"on_failure": "freeze"}, models, epochs=6)) == everything(env, record)
+
+
+def test_a_training_that_hangs_is_ended_at_its_deadline_and_freezes_its_agent() -> None:
+    parallel = switched(False, True, False, on_failure="freeze", deadline=4.0, num_workers=3)
+    env, record = played(parallel, lambda: [twin.Table(0), twin.Hangs(1), twin.Table(2)], epochs=6)
+    assert list(record.failures) == ["agent_1"]
+    assert "within 4 s" in record.failures["agent_1"].message
+    assert trainings(record, "agent_1") == FROZEN
+    assert [len(agent.model.losses) for agent in env.agents] == [3, 1, 3]
+
+
+def test_workers_that_are_killed_cost_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a training and of an answer, on copies that are rebuilt from snapshots and from their calls."""
+    from paceline.adapters.sorrel import asking, learning
+
+    for module, every in ((learning, 1), (asking, 4)):
+        monkeypatch.setattr(module, "Pool", partial(module.Pool, snapshot_every=every))
+
+    def models() -> list[Any]:
+        return [twin.DiesOnce(tmp_path / "one"), twin.Net()]
+
+    expected = played({}, models, epochs=8, turns=3)
+    env, record = played(switched(True, True, False), models, epochs=8, turns=3)
+    assert record.failures == {}
+    assert sorted(mark.name for mark in tmp_path.iterdir()) == ["one.asked", "one.trained"]
+    assert everything(env, record) == everything(*expected)
+
+
+def test_a_failure_ends_the_run_with_the_users_own_error_if_that_is_asked() -> None:
+    for parallel in ({}, switched(False, True, False), switched(False, False, True)):
+        with pytest.raises(RuntimeError, match="no more") as raised:
+            played({**parallel, "on_failure": "fail"}, lambda: nets(twin.Raises), epochs=6)
+        assert not parallel or any("agent_0" in note for note in raised.value.__notes__)
+
+
+def test_a_training_that_is_tried_again_and_works_is_as_if_it_had_not_failed() -> None:
+    expected = played({}, lambda: nets(), epochs=4)
+    _, record = played({"on_failure": "retry"}, lambda: nets(twin.Net, twin.FailsOnce, twin.Net), epochs=4)
+    assert record.failures == {}
+    assert record.updates == expected[1].updates
+    twin.FailsOnce.failed = False
+
+
+def test_models_that_agents_share_are_trained_in_order_and_refused_with_a_lag() -> None:
+    def shared() -> list[Any]:
+        one = twin.Table(0)
+        return [one, one, twin.Table(1)]
+
+    found = played(switched(False, True, False), shared)
+    assert everything(*found) == everything(*played({}, shared))
+    assert sum("shares its model" in note for note in found[1].notes) == 2
+    with pytest.raises(BadInput, match="async_learning needs a copy"):
+        played(switched(False, False, True), shared)
+
+
+def test_workers_that_cannot_be_had_are_done_without_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from paceline.adapters.sorrel import asking, learning
+    from paceline.errors import PlanNotMet
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise PlanNotMet("no room")
+
+    monkeypatch.setattr(learning, "Pool", refuse)
+    monkeypatch.setattr(asking, "Pool", refuse)
+    found = played(switched(True, True, False), tables)
+    assert everything(*found) == everything(*played({}, tables))
+    assert any("there can be no workers" in note for note in found[1].notes)
+
+
+def test_nobody_is_asked_or_trained_elsewhere_where_that_would_take_longer() -> None:
+    found = played(switched(True, True, False, num_workers=None), tables, epochs=4, turns=12)
+    assert everything(*found) == everything(*played({}, tables, epochs=4, turns=12))
+    assert (found[1].asked, len(found[1].notes) > 0) == (0, True)
+
+
+# -- buffers -----------------------------------------------------------------------------------------------------
+
+
+def test_a_buffer_is_a_ring_whose_samples_never_cross_the_place_that_is_written() -> None:
+    buffer = ThreadSafeBuffer(4, (1,))
+    with pytest.raises(BadInput, match="needs 2 rows"):
+        buffer.sample(1)
+    for row in range(6):
+        buffer.add([row], row, row / 2, row == 5)
+    np.random.seed(0)
+    states, actions, rewards, following, dones, whole = buffer.sample(64)
+    assert sorted(set(states[:, 0])) == [2, 3, 4]
+    assert (following == states + 1).all()
+    assert (actions == states).all()
+    assert (rewards * 2 == states).all()
+    assert not dones.any()
+    assert whole.all()
+    snapshot = buffer.get_buffer_snapshot()
+    buffer.add([9], 9, 9, True)
+    assert (snapshot["size"], snapshot["idx"], snapshot["actions"].tolist()) == (4, 2, [4, 5, 2, 3])
+    assert set(snapshot) == {"states", "actions", "rewards", "dones", "size", "idx"}
+
+
+def test_frames_are_stacked_and_epochs_are_kept_apart() -> None:
+    buffer = Buffer(10, (1,), n_frames=3)
+    for row in range(1, 6):
+        buffer.add([row], row, 0.0, row == 3)
+    assert buffer.current_state()[:, 0].tolist() == [4, 5]
+    states, actions, *_, whole = buffer.sample(64)
+    assert {tuple(row) for row in states} == {(1, 2, 3), (2, 3, 4)}
+    assert (actions[:, 0] == states[:, 2]).all()
+    assert (whole[:, 0] == (states[:, 0] == 1)).all()
+    buffer.add_empty()
+    assert (buffer.idx, len(buffer)) == (7, 7)
+
+
+def test_a_lock_can_be_put_around_a_buffer_of_ones_own() -> None:
+    class Rows:
+        def __init__(self, capacity: int) -> None:
+            self.states = self.actions = self.rewards = self.dones = np.zeros(capacity)
+            self.size = self.idx = 0
+
+        def add(self, *row: Any) -> None:
+            self.size += 1
+
+        def sample(self, batch_size: int) -> int:
+            return batch_size
+
+    class Locked(ThreadSafe, Rows):
+        pass
+
+    rows = Locked(3)
+    rows.add(1, 2, 3, 4)
+    assert (rows.sample(5), rows.get_buffer_snapshot()["size"]) == (5, 1)

@@ -1,0 +1,102 @@
+"""What an object holds is followed wherever it is held, or refused: never silently left behind."""
+
+from __future__ import annotations
+
+import array
+import functools
+import io
+import itertools
+import pickle
+from collections import OrderedDict, UserDict
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytest
+import torch
+
+from paceline.adapters.sorrel.replica import Replica
+from paceline.errors import NotSendable
+
+
+class Tally:
+    """Counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def add(self) -> int:
+        self.calls += 1
+        return self.calls
+
+
+def closure() -> Callable[[], int]:
+    calls = 0
+
+    def add() -> int:
+        nonlocal calls
+        calls += 1
+        return calls
+
+    return add
+
+
+def replicas(held: Any) -> tuple[Replica, Replica]:
+    """An object that holds this, and a copy of it."""
+    root = SimpleNamespace(held=held)
+    return Replica(root, "main"), Replica(pickle.loads(cloudpickle.dumps(root)), "copy")
+
+
+def called(held: Any) -> list[int]:
+    return [held() for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("held", "change", "state"),
+    [
+        (bytearray(2), lambda held: held.append(7), bytes),
+        (array.array("d", [1.0]), lambda held: held.append(2.0), list),
+        (io.StringIO(), lambda held: held.write("a row"), io.StringIO.getvalue),
+        (UserDict(a=1), lambda held: held.update(b=2), dict),
+        (OrderedDict(a=1, b=2), lambda held: held.update(c=3), list),
+        (OrderedDict(a=1, b=2), lambda held: held.move_to_end("a"), list),
+        (Tally().add, called, lambda held: held.__self__.calls),
+        (functools.partial(Tally.add, Tally()), called, lambda held: held.args[0].calls),
+        (closure(), called, lambda held: held.__closure__[0].cell_contents),
+    ],
+)
+def test_what_changes_in_the_copy_changes_here(held: Any, change: Any, state: Any) -> None:
+    here, there = replicas(held)
+    assert here.names() == there.names()
+    before = state(here.root.held)
+    change(there.root.held)
+    here.apply(there.changes())
+    assert state(here.root.held) == state(there.root.held) != before
+    assert there.changes() == b""
+    change(here.root.held)
+    there.apply(here.changes())
+    assert state(here.root.held) == state(there.root.held)
+
+
+@pytest.mark.parametrize("held", [bytearray(2), OrderedDict(a=1, b=2), closure()])
+def test_what_has_changed_is_taken_back(held: Any) -> None:
+    here, _ = replicas(held)
+    held() if callable(held) else held.pop("a" if isinstance(held, dict) else 0)
+    assert here.propose() != b""
+    here.revert()
+    assert here.propose() == b""
+
+
+@pytest.mark.parametrize("rows", [np.zeros((4, 3)), torch.zeros(4, 3)])
+def test_arrays_that_share_memory_are_told_from_arrays_that_do_not(rows: Any) -> None:
+    here, there = replicas([rows, rows[1:3]])
+    assert here.names() != there.names()
+    here, there = replicas([rows[:2], rows[2:]])
+    assert here.names() == there.names()
+
+
+def test_an_iterator_is_refused_by_its_place() -> None:
+    with pytest.raises(NotSendable, match=r"'held'.*a count"):
+        Replica(SimpleNamespace(held=itertools.count()), "main")
