@@ -1,0 +1,284 @@
+"""`meta`: an agent that learns to learn, RL² or what it is compared with, on rollouts collected in parallel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from paceline.checkpoints import Checkpoints
+from paceline.engine import Plan, Trace, find_backend
+from paceline.errors import BadInput, attempt
+from paceline.fingerprint import fingerprint, plain_text
+from paceline.meta.result import MetaTraining
+from paceline.options import split
+from paceline.records import Records
+from paceline.team.device import find_device
+
+if TYPE_CHECKING:  # they import torch
+    from paceline.meta.loop import Job, Loop, Watcher
+
+ITERATIONS = 300
+"""How many iterations there are where neither they nor steps are said."""
+
+_EVALUATIONS = 10  # of a training, where no interval is said
+
+
+def meta(
+    env: Any,
+    agent: str = "memory",
+    *,
+    max_rollouts_per_task: int = 2,
+    num_train_tasks: int | None = None,
+    num_eval_tasks: int | None = None,
+    num_rollouts_per_iter: int = 64,
+    num_init_rollouts_pool: int = 64,
+    n_env_steps_total: float | None = None,
+    num_iters: int | None = None,
+    num_updates_per_iter: float = 16,
+    log_interval: int | None = None,
+    ppo: Mapping[str, Any] | str | None = None,
+    lag: int = 0,
+    seed: int = 0,
+    lanes: int = 32,
+    device: str = "cpu",
+    plan: str | int | Plan = "auto",
+    out: str | Path | None = None,
+    resume: bool = False,
+    trace: Trace | None = None,
+    watcher: Watcher | None = None,
+    asked: Mapping[str, Any] | None = None,
+) -> MetaTraining:
+    """Trains an agent on many tasks of a world, and tells what it gets on others.
+
+    A rollout is several episodes of one task in a row. The result follows from the world, the agent, the seed and the
+    numbers below. The plan says where rollouts are played, and changes no bit of it.
+
+    Args:
+        env: A world with tasks: its id, what makes it, or a `Mission`.
+        agent: "memory" (RL²), "markov", "memory_markov" or "oracle", with options of its policy: "memory,cell=lstm".
+        max_rollouts_per_task: How many episodes of a task a rollout has.
+        num_train_tasks: How many train tasks the world has; None: each rollout's is drawn from the whole distribution.
+        num_eval_tasks: How many tasks the agent is tried on that it has not learned on; None: 400, or all that the
+            world has. Before the training ends, it is tried on 100 of them at most.
+        num_rollouts_per_iter: How many rollouts an iteration collects.
+        num_init_rollouts_pool: How many are played with random actions first. PPO learns from its own actions only: of
+            these it takes how large rewards are, and they are what an agent must be better than.
+        n_env_steps_total: After how many steps no further iteration begins; random actions count. None: as many as
+            `num_iters` iterations of full length have.
+        num_iters: As many steps as so many iterations of full length have; where episodes end early, there are more
+            iterations. None: 300.
+        num_updates_per_iter: A whole number: how many gradient steps follow an iteration; 0.01: one for each 100 steps.
+        log_interval: After how many iterations the agent is tried on unseen tasks; None: ten times in all.
+        ppo: How it learns: "lr=0.001,gamma=0.99", or a mapping; see `paceline.learning.SequencePPO`.
+        lag: By how many updates the weights that collect are behind. With 1, workers collect while an update runs.
+        seed: Root of everything random.
+        lanes: Rows of a forward pass. Part of the result: another number gives other bits.
+        device: Where networks are put.
+        plan: Where rollouts are played.
+        out: A directory for results and checkpoints.
+        resume: Whether to go on with what is in `out`.
+        trace: Records where the time goes.
+        watcher: Is shown the loop after every iteration.
+        asked: What is kept in plan.json beside what the result follows from.
+
+    Raises:
+        BadInput: something makes no sense; found before anything is played.
+        Diverged: an update gave numbers that are not finite.
+        RolloutsFailed: some rollouts could not be played.
+    """
+    place = Plan.parse(plan).not_of_a_vector()
+    if place.backend != "auto":
+        find_backend(place.backend)
+    job = job_of(
+        env,
+        agent,
+        ppo,
+        max_rollouts_per_task=max_rollouts_per_task,
+        num_train_tasks=num_train_tasks,
+        num_eval_tasks=num_eval_tasks,
+        num_rollouts_per_iter=num_rollouts_per_iter,
+        num_init_rollouts_pool=num_init_rollouts_pool,
+        n_env_steps_total=n_env_steps_total,
+        num_iters=num_iters,
+        num_updates_per_iter=num_updates_per_iter,
+        log_interval=log_interval,
+        lag=lag,
+        seed=seed,
+        lanes=lanes,
+        device=device,
+    )
+    if resume and out is None:
+        raise BadInput("resume=True: say with out= what directory to go on with")
+    records = None if out is None else _records(job, Path(out), resume, asked or {})
+    try:
+        from paceline.meta.loop import Loop
+
+        checkpoints = None if records is None else Checkpoints(records.path)
+        with Loop(job, place, checkpoints=checkpoints, trace=trace) as loop:
+            _run(loop, records, watcher)
+            training = _result(loop, out)
+    finally:
+        if records is not None:
+            records.close()
+    if out is not None:
+        training.write(Path(out))
+    return training
+
+
+def job_of(env: Any, agent: str, ppo: Mapping[str, Any] | str | None, **given: Any) -> Job:
+    """What a meta-training follows from.
+
+    Args:
+        env: As `meta` takes it.
+        agent: As `meta` takes it.
+        ppo: As `meta` takes it.
+        given: The other keywords of `meta`, those of the place and of the directory excepted.
+
+    Raises:
+        BadInput: something makes no sense.
+    """
+    from paceline.learning import SequenceLearner, SequencePPO
+    from paceline.meta.agents import agent_of
+    from paceline.meta.loop import Job
+    from paceline.meta.tasks import world_of
+
+    least = {"seed": 0, "lag": 0, "num_init_rollouts_pool": 0}
+    for name in _WHOLE:
+        given[name] = None if given[name] is None else _whole(name, given[name], least.get(name, 1))
+    updates, total = _updates(given["num_updates_per_iter"]), given["n_env_steps_total"]
+    options = split(f"ppo,{ppo}")[1] if isinstance(ppo, str) else ppo
+    settings = SequencePPO.read(options, "ppo")
+    device = given["device"] if given["device"] == "cpu" else find_device(given["device"])
+    found = agent_of(agent, given["seed"])
+    episodes = given["max_rollouts_per_task"]
+    world = world_of(env, episodes, found.oracle, given["num_train_tasks"], given["num_eval_tasks"], device)
+    attempt(lambda: SequenceLearner(found.build(world.seat), settings), f"agent {agent!r}")
+    if total is not None and given["num_iters"] is not None:
+        raise BadInput("n_env_steps_total and num_iters both say how long to train: give one of them")
+    if given["lag"] > 1:
+        raise BadInput(f"lag={given['lag']}: weights are at most one update behind: give 0 or 1")
+    rollouts, pool = given["num_rollouts_per_iter"], given["num_init_rollouts_pool"]
+    if total is None:
+        total = world.steps * (pool + rollouts * (given["num_iters"] or ITERATIONS))
+    total = _whole("n_env_steps_total", total, 1)
+    iterations = math.ceil(max(0, total - pool * world.steps) / (rollouts * world.steps))
+    return Job(
+        world,
+        found,
+        settings,
+        episodes=episodes,
+        num_rollouts_per_iter=rollouts,
+        num_init_rollouts_pool=pool,
+        n_env_steps_total=total,
+        num_updates_per_iter=updates,
+        log_interval=given["log_interval"] or max(1, iterations // _EVALUATIONS),
+        lag=given["lag"],
+        seed=given["seed"],
+        lanes=given["lanes"],
+        device=device,
+    )
+
+
+_WHOLE = (
+    "max_rollouts_per_task",
+    "num_train_tasks",
+    "num_eval_tasks",
+    "num_rollouts_per_iter",
+    "num_init_rollouts_pool",
+    "num_iters",
+    "log_interval",
+    "lag",
+    "seed",
+    "lanes",
+)
+
+
+def _whole(name: str, given: Any, least: int) -> int:
+    """A whole number; 1e6 is one, as configurations write it."""
+    try:
+        number = int(given)
+    except (TypeError, ValueError, OverflowError):
+        number = least - 1
+    if isinstance(given, bool | str) or number != given or number < least:
+        raise BadInput(f"{name}={given!r} makes no sense; give a whole number from {least} on")
+    return number
+
+
+def _updates(given: Any) -> int | float:
+    """Gradient steps: a whole number for an iteration, a float for each env step."""
+    if isinstance(given, bool | str) or not isinstance(given, int | float | np.number) or not 0 < given < math.inf:
+        raise BadInput(
+            f"num_updates_per_iter={given!r}: give a whole number of gradient steps, or how many for each env step, "
+            "0.01 say"
+        )
+    return int(given) if isinstance(given, int | np.integer) else float(given)
+
+
+def _records(job: Job, path: Path, resume: bool, asked: Mapping[str, Any]) -> Records:
+    inner = job.world.mission.make.mission  # type: ignore[attr-defined]
+    identity = {
+        "job": "meta",
+        "env": {
+            "name": inner.name,
+            "options": {name: plain_text(value) for name, value in inner.options.items()},
+            "tasks": len(job.world.unseen),
+        },
+        "agent": job.agent.name,
+        "ppo": job.settings.model_dump(mode="json"),
+        **{name: getattr(job, name) for name in _IDENTITY},
+    }
+    recipes = {f"environment {inner.name!r}": fingerprint(inner.make)}
+    return Records(path, "progress.jsonl", {**asked, "identity": identity, "recipes": recipes}, resume=resume)
+
+
+_IDENTITY = (
+    "episodes",
+    "num_rollouts_per_iter",
+    "num_init_rollouts_pool",
+    "n_env_steps_total",
+    "num_updates_per_iter",
+    "log_interval",
+    "lag",
+    "seed",
+    "lanes",
+    "device",
+)
+
+
+def _run(loop: Loop, records: Records | None, watcher: Watcher | None) -> None:
+    known = {line["z/iteration"] for line in records.lines} if records is not None else set()
+    loop.begin()
+    while not loop.over:
+        loop.iterate()
+        if records is not None and loop.iteration not in known:
+            records.add(loop.rows[-1])
+        if watcher is not None:
+            watcher(loop)
+    loop.finish()
+
+
+def _result(loop: Loop, out: str | Path | None) -> MetaTraining:
+    job = loop.job
+    returns = np.array(loop.returns, np.float64).reshape(-1, job.num_rollouts_per_iter, job.episodes)
+    return MetaTraining(
+        env=job.world.mission.name,
+        agent=job.agent.name,
+        seed=job.seed,
+        weights=loop.learner.weights(),
+        env_steps=loop.env_steps,
+        rollouts=loop.rollouts,
+        rl_steps=loop.rl_steps,
+        returns=returns,
+        random=loop.random,
+        evaluations=loop.evaluations,
+        rows=loop.rows,
+        references=job.world.references,
+        plan=loop.plan,
+        seconds=loop.seconds,
+        notes=loop.notes,
+        out=None if out is None else str(out),
+    )

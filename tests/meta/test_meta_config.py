@@ -1,0 +1,82 @@
+"""Files for `paceline meta`: the keys of pomdp-baselines, as they are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paceline import BadInput
+from paceline.meta.config import Read, read_config
+
+RECURRENT = """
+seed: 3
+cuda: -1
+env:
+  {env_type: meta, env_name: Wind-v0, max_rollouts_per_task: 1, num_tasks: 60, num_train_tasks: 40, num_eval_tasks: 20}
+train:
+  {num_iters: 9, num_init_rollouts_pool: 7, num_rollouts_per_iter: 5, buffer_size: 1e6, num_updates_per_iter: 0.02,
+   batch_size: 32, sampled_seq_len: -1, sample_weight_baseline: 0.0}
+eval: {eval_stochastic: false, log_interval: 4, save_interval: -1, log_tensorboard: true}
+policy:
+  {separate: True, seq_model: lstm, algo_name: sac, action_embedding_size: 16, observ_embedding_size: 32,
+   reward_embedding_size: 16, rnn_hidden_size: 128, dqn_layers: [64], policy_layers: [64, 32], lr: 0.0003, gamma: 0.9,
+   tau: 0.005, sac: {entropy_alpha: 0.2, alpha_lr: 0.0003}, td3: {target_noise: 0.2}}
+"""
+
+
+def read(tmp_path: Path, text: str) -> Read:
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    return read_config(file)
+
+
+def test_a_recurrent_configuration_is_read_as_it_is_written(tmp_path: Path) -> None:
+    """What is for off-policy learners is accepted, and named."""
+    found = read(tmp_path, RECURRENT)
+    assert found.settings == {
+        "env": "Wind-v0",
+        "agent": "memory,cell=lstm,memory=128,hidden=64x32",
+        "ppo": {"lr": 0.0003, "gamma": 0.9},
+        "max_rollouts_per_task": 1,
+        "num_train_tasks": 40,
+        "num_eval_tasks": 20,
+        "num_iters": 9,
+        "num_init_rollouts_pool": 7,
+        "num_rollouts_per_iter": 5,
+        "num_updates_per_iter": 0.02,
+        "log_interval": 4,
+        "seed": 3,
+    }
+    assert found.tensorboard
+    assert {"train.buffer_size", "train.batch_size", "policy.sac", "policy.tau", "cuda"} <= set(found.without_effect)
+    assert not {"env.env_name", "train.num_iters", "policy.lr", "eval.log_tensorboard"} & set(found.without_effect)
+
+
+@pytest.mark.parametrize(
+    ("policy", "agent"),
+    [("seq_model: mlp", "markov"), ("arch: mlp, policy_layers: [8]", "markov,hidden=8"), ("lr: 0.1", None)],
+)
+def test_the_sequence_model_says_who_learns(tmp_path: Path, policy: str, agent: str | None) -> None:
+    found = read(tmp_path, f"env: {{env_name: Wind-v0, num_parallel_workers: 6}}\npolicy: {{{policy}}}")
+    assert (found.settings.get("agent"), found.plan) == (agent, 6)
+
+
+@pytest.mark.parametrize("env", ["oracle: true", "multi_task: true"])
+def test_who_is_shown_the_task_is_an_oracle(tmp_path: Path, env: str) -> None:
+    assert read(tmp_path, f"env: {{env_name: Wind-v0, {env}}}").settings["agent"] == "oracle"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("env: {env_nam: Wind-v0}", "env.env_nam is not known; did you mean env_name"),
+        ("train: {}", "env is missing"),
+        ("env: {env_name: Wind-v0, env_type: pomdp}", "env.env_type is 'pomdp'"),
+        ("env: {env_name: Wind-v0, num_parallel_workers: 2}\nplan: inline", "both say where rollouts are played"),
+        ("env: {env_name: Wind-v0}\nagent: markov\npolicy: {seq_model: gru}", "both say who learns"),
+    ],
+)
+def test_what_makes_no_sense_is_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        read(tmp_path, text)
