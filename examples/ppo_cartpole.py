@@ -37,13 +37,13 @@ class Agent(nn.Module):
         return action, chances.log_prob(action), self.critic(obs).squeeze(-1)
 
 
-def advantages(rewards, values, dones, last_value, last_done):
-    """Generalised advantage estimation."""
-    gains, running = torch.zeros_like(rewards), torch.zeros_like(last_value)
+def advantages(rewards, values, next_values, ended, over):
+    """Generalised advantage estimation. An episode that was cut off would have gone on: its last state has a value."""
+    gains, running = torch.zeros_like(rewards), torch.zeros_like(rewards[0])
     for t in reversed(range(len(rewards))):
-        alive = 1.0 - (dones[t + 1] if t + 1 < len(rewards) else last_done)
-        following = values[t + 1] if t + 1 < len(rewards) else last_value
-        running = rewards[t] + GAMMA * following * alive - values[t] + GAMMA * LAMBDA * alive * running
+        running = (
+            rewards[t] + GAMMA * next_values[t] * (1 - ended[t]) - values[t] + GAMMA * LAMBDA * (1 - over[t]) * running
+        )
         gains[t] = running
     return gains
 
@@ -72,7 +72,7 @@ def main() -> None:
     agent = Agent(envs.single_observation_space.shape[0], int(envs.single_action_space.n))
     optimizer = torch.optim.Adam(agent.parameters(), lr=RATE)
     obs, _ = envs.reset(seed=args.seed)
-    done = np.zeros(args.envs, bool)
+    over = np.zeros(args.envs, bool)
     returns_now, finished = np.zeros(args.envs), []
     for turn in range(args.steps // (ROLLOUT * args.envs)):
         steps = []
@@ -80,18 +80,21 @@ def main() -> None:
             seen = torch.from_numpy(obs)
             with torch.no_grad():
                 action, logp, value = agent.act(seen)
-            before = done
+            begins = over  # the step after an episode's last one begins the next, whatever the action: nothing to learn
             obs, reward, ended, cut, _ = envs.step(action.numpy())
-            done = ended | cut
+            over = ended | cut
             returns_now += reward
-            finished += returns_now[done].tolist()
-            returns_now[done] = 0
-            steps.append((seen, action, logp, value, torch.tensor(reward).float(), torch.tensor(before).float()))
-        all_obs, actions, logps, values, rewards, dones = (torch.stack(part) for part in zip(*steps, strict=True))
+            finished += returns_now[over].tolist()
+            returns_now[over] = 0
+            flags = [torch.from_numpy(flag.astype(np.float32)) for flag in (ended, over | begins, ~begins)]
+            steps.append((seen, action, logp, value, torch.tensor(reward).float(), *flags))
+        all_obs, actions, logps, values, rewards, ends, overs, real = map(torch.stack, zip(*steps, strict=True))
         with torch.no_grad():
             last_value = agent.critic(torch.from_numpy(obs)).squeeze(-1)
-            gains = advantages(rewards, values, dones, last_value, torch.tensor(done).float())
-        flat = [part.reshape(-1, *part.shape[2:]) for part in (all_obs, actions, logps, gains, gains + values)]
+        next_values = torch.cat([values[1:], last_value[None]])  # where an episode ends, obs is still its last one
+        gains = advantages(rewards, values, next_values, ends, overs)
+        flat = [part[real > 0] for part in (all_obs, actions, logps, gains, gains + values)]
+        optimizer.param_groups[0]["lr"] = RATE * (1 - turn * ROLLOUT * args.envs / args.steps)
         for _ in range(EPOCHS):
             update(agent, optimizer, *flat)
         if turn % 10 == 9:

@@ -133,6 +133,34 @@ def test_a_model_of_sb3_plays_as_it_plays_at_home(model: Path) -> None:
     assert report.episodes[0].rewards == {"agent_0": total}
 
 
+def test_a_model_trained_under_vec_normalize_sees_what_it_saw_in_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    vec = VecNormalize(make_vec_env("CartPole-v1", 1, seed=1))
+    ppo = PPO("MlpPolicy", vec, n_steps=64, batch_size=32, n_epochs=1, seed=1, device="cpu")
+    ppo.learn(128)
+    ppo.save(tmp_path / "m.zip")
+    vec.save(str(tmp_path / "vec.pkl"))
+    spec = f"sb3:PPO,weights={tmp_path / 'm.zip'},trust=true"
+    (player,) = find_policies([f"{spec},normalize={tmp_path / 'vec.pkl'}"])
+    seat = Seat("agent_0", 0, vec.observation_space, vec.action_space, "CartPole-v1")
+    seen = np.array([0.1, 2.0, 0.1, -2.0], np.float32)
+    policy = player.factory(seat)
+    policy.reset(1)
+    assert policy.act(seen) == ppo.predict(vec.normalize_obs(seen), deterministic=True)[0]
+    assert policy._normalized.normalize_obs(seen).tobytes() == vec.normalize_obs(seen).tobytes()
+    assert "VecNormalize" not in caplog.text
+    find_policies([spec])[0].factory(seat)
+    assert "was trained under VecNormalize" in caplog.text
+    (odd,) = find_policies([f"{spec},normalize={tmp_path / 'm.zip'}"])
+    with pytest.raises(paceline.BadInput, match="cannot be read as a saved VecNormalize"):
+        odd.factory(seat)
+
+
 @pytest.mark.parametrize("sampled", ["false", "true"])
 def test_a_model_of_sb3_plays_the_same_everywhere(model: Path, sampled: str) -> None:
     spec = f"sb3:PPO,weights={model},trust=true,kw.sampled={sampled}"

@@ -169,6 +169,28 @@ def test_numbers_of_all_kinds_are_rewards(reward: Any, rows: bool) -> None:
     assert third_step(with_reward(reward), rows, 0)[1][1] == float(np.asarray(reward).reshape(()))
 
 
+def with_flag(place: int, flag: Any) -> Any:
+    return partial(_with_flag, place, flag)
+
+
+def _with_flag(place: int, flag: Any, answer: Any) -> Any:
+    return (*answer[:place], flag, *answer[place + 1 :])
+
+
+@pytest.mark.parametrize("rows", [True, False], ids=["rows", "messages"])
+@pytest.mark.parametrize("flag", ["no", "", None, 2, 0.0, [False], np.array([True])], ids=repr)
+def test_a_flag_that_is_none_is_named(flag: Any, rows: bool) -> None:
+    for place, name in ((2, "terminated"), (3, "truncated")):
+        with pytest.raises(BadInput, match=rf"env 1 gave {name}=.* at step 3 of its episode 0: it must be True or"):
+            third_step(with_flag(place, flag), rows, 0)
+
+
+@pytest.mark.parametrize("rows", [True, False], ids=["rows", "messages"])
+@pytest.mark.parametrize("flag", [True, np.False_, 1, 0, np.int8(1), np.array(True)], ids=repr)
+def test_flags_of_all_kinds_are_flags(flag: Any, rows: bool) -> None:
+    assert third_step(with_flag(2, flag), rows, 0)[2].tolist() == [False, bool(flag)]
+
+
 def unpacked_badly(answer: Any) -> Any:
     one, two = answer
     return one, two

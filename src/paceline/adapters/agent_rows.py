@@ -19,6 +19,7 @@ from paceline.engine import Plan
 from paceline.errors import BadInput
 from paceline.kinds import Kind, as_parallel, kind_of, wrong_kind
 from paceline.vector import PaceVectorEnv, make_vec
+from paceline.vector.infos import add_apart
 
 Array = np.ndarray[Any, Any]
 
@@ -69,9 +70,16 @@ class Together(gymnasium.Env[Any, Any]):
             alive=flags,
         )
         self._nobody = create_empty_array(self._seen, n=1, fn=np.zeros)
+        self._begun = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begins an episode of all agents."""
+        """Begins an episode of all agents.
+
+        Before its first seed an env of PettingZoo may draw from the system's entropy, so the first reset gives it one.
+        """
+        if seed is None and not self._begun:
+            seed = int(self.np_random.integers(1 << 31))
+        self._begun = True
         seen, infos = self._env.reset(seed=seed, options=options)
         return self._rows(seen, {}, {}, {}), _said(infos)
 
@@ -108,11 +116,12 @@ class AgentRows(VectorEnv[Any, Any, Any]):
 
     def __init__(self, envs: PaceVectorEnv) -> None:
         self.envs, self.seed = envs, envs.seed
-        self.agents: list[str] = envs.get_attr("agents")[0]
+        self._apart = False
+        self.agents: list[str] = self._of_one("agents")
+        self.single_observation_space, self.single_action_space = self._of_one("_seen"), self._of_one("_acts")
         self.metadata, self.render_mode = envs.metadata, envs.render_mode
         self.num_envs = envs.num_envs * len(self.agents)
         seen = envs.single_observation_space["seen"]  # type: ignore[index]
-        self.single_observation_space, self.single_action_space = envs.get_attr("_seen")[0], envs.get_attr("_acts")[0]
         assert seen == batch_space(self.single_observation_space, len(self.agents))
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
@@ -135,7 +144,7 @@ class AgentRows(VectorEnv[Any, Any, Any]):
         """Asks every env to step; `step_wait` gives what came out."""
         self.envs.step_async(_parted(actions, self.envs.num_envs))
 
-    def step_wait(self) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+    def step_wait(self) -> tuple[Any, Array, Array, Array, dict[Any, Any]]:
         """Waits for all envs."""
         rows, _, _, _, said = self.envs.step_wait()
         infos = self._infos(rows["alive"], said)
@@ -153,6 +162,16 @@ class AgentRows(VectorEnv[Any, Any, Any]):
         envs = sorted({row // count for row in rows})
         answers = dict(zip(envs, self.envs.call_some(envs, method, args, record=record), strict=True))
         return [answers[row // count] for row in rows]
+
+    def reset_each(self, seeds: Sequence[int | None], options: Sequence[dict[str, Any] | None]) -> tuple[Any, Any]:
+        """As of `PaceVectorEnv`, for rows: an env gets the seed and the options of its first row."""
+        count = len(self.agents)
+        rows, said = self.envs.reset_each(seeds[::count], options[::count])
+        return _joined(rows["seen"]), self._infos(rows["alive"], said)
+
+    def tell_infos_apart(self) -> None:
+        """From now on infos are {row: its info}."""
+        self._apart = True
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Calls a method of every env, or gives an attribute of each."""
@@ -181,22 +200,30 @@ class AgentRows(VectorEnv[Any, Any, Any]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _infos(self, alive: Array, said: dict[str, Any]) -> dict[str, Any]:
-        infos: dict[str, Any] = {"alive": alive.ravel() != 0, "_alive": np.ones(self.num_envs, np.bool_)}
+    def _of_one(self, name: str) -> Any:
+        return self.envs.call_some([0], "look", (name,), record=False)[0][0]
+
+    def _infos(self, alive: Array, said: dict[str, Any]) -> dict[Any, Any]:
+        infos: dict[Any, Any] = {"alive": alive.ravel() != 0, "_alive": np.ones(self.num_envs, np.bool_)}
+        if self._apart:
+            infos = {row: {"alive": flag} for row, flag in enumerate(infos["alive"].tolist())}
         self._add_told(infos, said, dict)
         return infos
+
+    def _add(self, infos: dict[Any, Any], info: dict[str, Any], row: int) -> None:
+        (add_apart if self._apart else self._add_info)(infos, info, row)
 
     def _add_told(self, infos: dict[str, Any], said: dict[str, Any], form: Callable[[Any], dict[str, Any]]) -> None:
         for env in np.flatnonzero(said.get("_agents", [])):
             for agent, info in said["agents"][env]:
-                self._add_info(infos, form(info), int(env) * len(self.agents) + self.agents.index(agent))
+                self._add(infos, form(info), int(env) * len(self.agents) + self.agents.index(agent))
 
     def _add_finals(self, infos: dict[str, Any], env: int, final: Any) -> None:
         """What those saw last who played to the end; the others' last rows were told when their part was over."""
         batch = batch_space(self.single_observation_space, len(self.agents))
         for place, seen in enumerate(iterate(batch, final["seen"])):
             if final["alive"][place]:
-                self._add_info(infos, {"final_obs": seen}, env * len(self.agents) + place)
+                self._add(infos, {"final_obs": seen}, env * len(self.agents) + place)
 
 
 def _parallel(env: Any) -> Any:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 import io
+import logging
+import pickle
 import sys
 from typing import Any
 
 from paceline.errors import BadInput
 from paceline.fingerprint import fingerprint
 from paceline.types import Seat
+
+_log = logging.getLogger("paceline")
 
 
 class _Plays:
@@ -57,13 +61,20 @@ class Model(_Plays):
         weights: The file that the model was saved to.
         trust: Whether the file may be loaded.
         sampled: Whether actions are drawn; otherwise the likeliest is taken.
+        normalize: The file that the `VecNormalize` of its training was saved to, if there was one.
 
     Raises:
         BadInput: it is not trusted, not readable, or Stable-Baselines3 is not installed.
     """
 
     def __init__(
-        self, seat: Seat, algorithm: str, weights: str = "", trust: bool = False, sampled: bool = False
+        self,
+        seat: Seat,
+        algorithm: str,
+        weights: str = "",
+        trust: bool = False,
+        sampled: bool = False,
+        normalize: str = "",
     ) -> None:
         if not weights:
             raise BadInput(f"sb3:{algorithm} needs the model's file: write sb3:{algorithm},weights=FILE.zip,trust=true")
@@ -71,7 +82,14 @@ class Model(_Plays):
             raise BadInput(
                 f"{weights} is loaded by pickle, which can run anything: add trust=true if you trust its origin"
             )
-        super().__init__(_algorithm(algorithm).load(weights, device=seat.device), sampled)
+        model = _algorithm(algorithm).load(weights, device=seat.device)
+        if not normalize and getattr(model, "_last_original_obs", None) is not None:
+            _log.warning(
+                "%s was trained under VecNormalize, and is shown observations as they are: save that with "
+                "vec.save('vec.pkl'), and add normalize=vec.pkl",
+                weights,
+            )
+        super().__init__(model, sampled, _normalizer(normalize) if normalize else None)
 
 
 class Held:
@@ -111,6 +129,18 @@ def is_model(given: Any) -> bool:
     """Whether it is a model of Stable-Baselines3, or of what stands on it."""
     base = sys.modules.get("stable_baselines3.common.base_class")
     return base is not None and isinstance(given, base.BaseAlgorithm)
+
+
+def _normalizer(path: str) -> Any:
+    """A saved `VecNormalize`, as it normalizes observations."""
+    with open(path, "rb") as file:
+        try:
+            found = pickle.load(file)
+        except Exception as error:
+            raise BadInput(f"{path} cannot be read as a saved VecNormalize: {type(error).__name__}: {error}") from error
+    if not hasattr(found, "normalize_obs"):
+        raise BadInput(f"{path} holds {type(found).__name__}, and no VecNormalize: give the file that vec.save() wrote")
+    return found
 
 
 def _algorithm(name: str) -> Any:

@@ -5,10 +5,13 @@ PaceVectorEnv (SameStep) ──► step ──► observations, rewards as float
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from paceline.adapters.agent_rows import AgentRows
@@ -37,73 +40,103 @@ def _vec_env(base: Any) -> Any:
     class PaceVecEnv(base):  # type: ignore[misc]
         """Steps a vector of ours."""
 
-        def __init__(self, envs: PaceVectorEnv | AgentRows) -> None:
-            self.envs = envs
-            super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
+        def __init__(self, vector: PaceVectorEnv | AgentRows) -> None:
+            self._vector = vector
+            vector.tell_infos_apart()
+            super().__init__(vector.num_envs, vector.single_observation_space, vector.single_action_space)
+
+        @property
+        def envs(self) -> list[Any]:
+            """The envs themselves, where all of them live in this process."""
+            found = self._vector.envs
+            return found if isinstance(found, list) else found.envs
 
         def reset(self) -> Any:
-            seeds = self._seeds if any(seed is not None for seed in self._seeds) else None
-            options = self._options if any(self._options) else None
-            if options is not None:
-                raise BadInput("options per env are not passed on: set them as tasks of make_vec")
-            observations, infos = self.envs.reset(seed=seeds)
-            self.reset_infos = [info_of(infos, env) for env in range(self.num_envs)]
+            observations, infos = self._vector.reset_each(self._seeds, [each or None for each in self._options])
+            self.reset_infos = [infos.get(env, {}) for env in range(self.num_envs)]
             self._reset_seeds()
             self._reset_options()
             return observations
 
         def step_async(self, actions: Any) -> None:
-            self.envs.step_async(actions)
+            self._vector.step_async(_batched(self.action_space, actions))
 
         def step_wait(self) -> tuple[Any, Any, Any, list[dict[str, Any]]]:
-            observations, rewards, ended, cut, infos = self.envs.step_wait()
-            told = [_told(infos, observations, env, bool(ended[env]), bool(cut[env])) for env in range(self.num_envs)]
-            return observations, rewards.astype(np.float32), ended | cut, told
+            observations, rewards, ended, cut, infos = self._vector.step_wait()
+            told = [infos.get(env, {}) for env in range(self.num_envs)]
+            over = ended | cut
+            for env, info in enumerate(told):
+                if over[env]:
+                    told[env], self.reset_infos[env] = _at_the_end(info, observations, env)
+                told[env]["TimeLimit.truncated"] = bool(cut[env] and not ended[env])
+            return observations, rewards.astype(np.float32), over, told
 
         def close(self) -> None:
-            self.envs.close()
+            self._vector.close()
+
+        def has_attr(self, attr_name: str) -> bool:
+            return all(self._each("has", (attr_name,), None, record=False))
 
         def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-            values = self.envs.get_attr(attr_name)
-            return [values[env] for env in self._chosen(indices)]
+            found = zip(self._chosen(indices), self._each("look", (attr_name,), indices, record=False), strict=True)
+            return [value[0] if value else partial(self._method, env, attr_name) for env, value in found]
 
         def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-            self.envs.call_some(self._chosen(indices), "put", (attr_name, value))
+            self._each("put", (attr_name, value), indices)
 
         def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-            return self.envs.call_some(self._chosen(indices), "ask", (method_name, args, kwargs))
+            if method_name == "action_masks" and not (
+                args or kwargs
+            ):  # asked before every step, of a policy with masks
+                return self._each("read", (method_name,), indices, record=False)
+            return self._each("ask", (method_name, args, kwargs), indices)
 
         def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-            return self.envs.call_some(self._chosen(indices), "is_wrapped", (wrapper_class,), record=False)
+            return self._each("is_wrapped", (wrapper_class,), indices, record=False)
 
         def get_images(self) -> Sequence[Any]:
-            return list(self.envs.render())
+            if self.render_mode != "rgb_array":
+                warnings.warn(f"these envs draw no pictures: their render_mode is {self.render_mode!r}", stacklevel=2)
+                return [None] * self.num_envs
+            return list(self._vector.render())
+
+        def _method(self, env: int, name: str, *args: Any, **kwargs: Any) -> Any:
+            return self.env_method(name, *args, indices=env, **kwargs)[0]
 
         def _chosen(self, indices: Any) -> list[int]:
-            return sorted(self._get_indices(indices))
+            """The numbers of envs, in the order in which they are named; an env may be named twice, or from the end."""
+            return [range(self.num_envs)[index] for index in self._get_indices(indices)]
+
+        def _each(self, method: str, args: tuple[Any, ...], indices: Any, *, record: bool = True) -> list[Any]:
+            """What envs answer, as often as each is named."""
+            left = list(enumerate(self._chosen(indices)))
+            answers: list[Any] = [None] * len(left)
+            while left:
+                once = {env: place for place, env in reversed(left)}
+                envs = sorted(once)
+                for env, answer in zip(envs, self._vector.call_some(envs, method, args, record=record), strict=True):
+                    answers[once[env]] = answer
+                left = [(place, env) for place, env in left if once[env] != place]
+            return answers
 
     return PaceVecEnv
 
 
-def info_of(infos: dict[str, Any], env: int) -> dict[str, Any]:
-    """One env's info, out of Gymnasium's vector form."""
-    found: dict[str, Any] = {}
-    for key, value in infos.items():
-        mask = infos.get(f"_{key}")
-        if mask is None or not mask[env]:  # a mask itself, or an env that gave nothing under this key
-            continue
-        found[key] = info_of(value, env) if isinstance(value, dict) else value[env]
-    return found
-
-
-def _told(infos: dict[str, Any], observations: Any, env: int, ended: bool, cut: bool) -> dict[str, Any]:
-    info = info_of(infos, env)
-    final, last = info.pop("final_obs", None), info.pop("final_info", None)
-    if not (ended or cut):
-        return {**info, "TimeLimit.truncated": False}
+def _at_the_end(info: dict[str, Any], batch: Any, env: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The info of an episode's last step, and that of the next one's beginning."""
+    final, last = info.pop("final_obs", None), info.pop("final_info", {})
     if final is None:  # an agent's part is over before its env's: what it sees now is what it saw last
-        final, last = _row(observations, env), info
-    return {**(last or {}), "terminal_observation": final, "TimeLimit.truncated": cut and not ended}
+        return {**info, "terminal_observation": _row(batch, env)}, {}
+    return {**last, "terminal_observation": final}, info
+
+
+def _batched(space: Any, actions: Any) -> Any:
+    """Actions of parts, one for each env, as those of all envs part by part; others as they are."""
+    if isinstance(space, spaces.Dict) and not isinstance(actions, Mapping):
+        return {key: _batched(part, [each[key] for each in actions]) for key, part in space.items()}
+    if isinstance(space, spaces.Tuple) and all(isinstance(each, tuple | list) for each in actions):
+        return tuple(_batched(part, [each[place] for each in actions]) for place, part in enumerate(space))
+    return actions
 
 
 def _row(batch: Any, env: int) -> Any:

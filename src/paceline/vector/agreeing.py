@@ -23,12 +23,23 @@ def agreed(mode: str | tuple[Any, Any], abouts: Sequence[dict[str, Any]]) -> tup
         space = about["observation_space"]
         if not (space == single if mode == "same" else _alike(space, single)):
             raise RuntimeError(
-                f"env {number} has the observation space {space}, and env 0 {single}; "
-                "if that is meant, give observation_mode='different'"
+                f"the sub-environments observation spaces are not equivalent. Env {number} has {space}, and env 0 "
+                f"{single}. If this is intentional, use `observation_mode='different'` instead."
             )
         if about["action_space"] != actions:
             raise RuntimeError(f"env {number} has the action space {about['action_space']}, and env 0 {actions}")
     return whole, single
+
+
+def check_each_is_its_own(worlds: Sequence[Any]) -> None:
+    """One env behind two recipes would be stepped twice."""
+    for number, world in enumerate(worlds):
+        first = worlds.index(world)
+        if first < number:
+            raise BadInput(
+                f"the recipes of envs {first} and {number} give one and the same env: let a recipe make a new one "
+                "whenever it is called (lambda: MyEnv(), not lambda: env)"
+            )
 
 
 def _spaces(mode: str | tuple[Any, Any], each: list[Any]) -> tuple[Any, Any]:
@@ -38,7 +49,10 @@ def _spaces(mode: str | tuple[Any, Any], each: list[Any]) -> tuple[Any, Any]:
         return batch_space(each[0], len(each)), each[0]
     if mode == "different":
         return batch_differing_spaces(each), each[0]
-    raise BadInput(f"observation_mode={mode!r}; give 'same', 'different', or a pair of spaces")
+    raise BadInput(
+        "Invalid `observation_mode`, expected: 'same' or 'different' or tuple of single and batch observation space, "
+        f"actual got {mode}"
+    )
 
 
 def _alike(a: Any, b: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from paceline.catalog.loading import Later
@@ -18,11 +19,12 @@ from paceline.catalog.registry import recipe_of_id
 from paceline.engine import Plan
 from paceline.errors import BadInput, brief
 from paceline.kinds import check_names_no_mission
+from paceline.spaces import Array, Leaf
 from paceline.vector.instance import Tasks
 
 Recipe = Callable[[], gymnasium.Env[Any, Any]]
 
-_RECIPE = "give a function that makes an env, or an id of Gymnasium"
+_RECIPE = "give a function that makes an env, or an id or a spec of Gymnasium"
 
 
 def recipes_of(given: Any, count: int | None, options: dict[str, Any], *, apart: bool = False) -> list[Recipe]:
@@ -31,7 +33,7 @@ def recipes_of(given: Any, count: int | None, options: dict[str, Any], *, apart:
         raise BadInput(f"num_envs={count!r}; give a whole number, 1 or more")
     if isinstance(given, gymnasium.Env):
         raise BadInput(f"{given!r} is an env, and each is made where it lives: {_RECIPE}")
-    if isinstance(given, str) or callable(given):
+    if isinstance(given, str | EnvSpec) or callable(given):
         if count is None:
             raise BadInput(f"make_vec({given!r}) needs num_envs: how many of them?")
         given = [given] * int(count)
@@ -40,17 +42,23 @@ def recipes_of(given: Any, count: int | None, options: dict[str, Any], *, apart:
     recipes = list(given)
     if count not in (None, len(recipes)):
         raise BadInput(f"num_envs={count}, but there are {len(recipes)} recipes")
-    if options and not all(isinstance(recipe, str) for recipe in recipes):
-        raise BadInput(f"make_vec knows no option {next(iter(options))!r}; options of envs are for those given by id")
+    if options and not all(isinstance(recipe, str | EnvSpec) for recipe in recipes):
+        raise BadInput(f"make_vec knows no option {next(iter(options))!r}; options of envs are for ids and specs")
     for recipe in recipes:
         if isinstance(recipe, str):
             check_names_no_mission(recipe)
-        elif not callable(recipe):
+        elif not (callable(recipe) or isinstance(recipe, EnvSpec)):
             raise BadInput(f"{recipe!r} is no recipe: {_RECIPE}")
-    return [_recipe(each, options, apart) if isinstance(each, str) else each for each in recipes]
+    return [_recipe(each, options, apart) for each in recipes]
 
 
-def _recipe(env_id: str, options: dict[str, Any], apart: bool) -> Recipe:
+def _recipe(given: Any, options: dict[str, Any], apart: bool) -> Recipe:
+    if isinstance(given, EnvSpec):
+        return partial(gymnasium.make, given, **options)
+    return _recipe_of_id(given, options, apart) if isinstance(given, str) else given
+
+
+def _recipe_of_id(env_id: str, options: dict[str, Any], apart: bool) -> Recipe:
     if apart and ":" in env_id:
         return partial(Later(_maker, env_id), **options)
     return recipe_of_id(env_id, **options)
@@ -173,11 +181,15 @@ def masked_envs(options: dict[str, Any] | None, count: int) -> list[int]:
     """Takes `reset_mask` out of the options of a reset: the numbers of the envs in it, or of all."""
     if options is None or "reset_mask" not in options:
         return list(range(count))
-    mask = options.pop("reset_mask")
-    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
-        raise TypeError(f"options['reset_mask'] must be a NumPy array of bools, and is {mask!r}")
-    if mask.shape != (count,) or not mask.any():
-        raise ValueError(f"options['reset_mask'] must have {count} entries, one of them True: {mask}")
+    mask, what = options.pop("reset_mask"), "`options['reset_mask']` must"
+    if not isinstance(mask, np.ndarray):
+        raise TypeError(f"{what} be a numpy array, got {type(mask)}")
+    if mask.shape != (count,):
+        raise ValueError(f"{what} have shape `({count},)`, got {mask.shape}")
+    if mask.dtype != np.bool_:
+        raise TypeError(f"{what} have `dtype=np.bool_`, got {mask.dtype}")
+    if not mask.any():
+        raise ValueError(f"{what} contain a boolean array with at least one True value, got reset_mask={mask}")
     return [int(number) for number in np.flatnonzero(mask)]
 
 
@@ -194,3 +206,19 @@ def _numbers(envs: Any) -> list[int]:
 def is_whole(value: Any) -> bool:
     """Whether that is a whole number, Python's or NumPy's, and no True."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def action_rows(part: Any, leaf: Leaf, count: int) -> Array:
+    """The actions of one leaf, a row per env, in the type that they were given in: where one of so many is chosen, by
+    whole numbers only."""
+    array, wanted = np.asarray(part), np.dtype(leaf.dtype)
+    if array.shape != (count, *leaf.shape) or array.dtype.kind not in ("biu" if leaf.number else "biuf"):
+        raise BadInput(
+            f"actions of shape {array.shape} and type {array.dtype}; needed are {(count, *leaf.shape)} and {wanted}"
+        )
+    return array
+
+
+def type_names(types: Sequence[str]) -> str:
+    """Types of actions, as one reads them."""
+    return ", ".join(np.dtype(type_).name for type_ in types)

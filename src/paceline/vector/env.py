@@ -8,38 +8,42 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
-from gymnasium.error import NoAsyncCallError
-from gymnasium.vector import VectorEnv
-from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
+from gymnasium.vector.utils import batch_space
 
-from paceline.engine import Plan, Pool, Port, Trace, spread
+from paceline.engine import Plan, Port, Trace
 from paceline.errors import BadInput, Closed
-from paceline.seeds import seed_of
-from paceline.spaces import Array, Leaf, Writer, assembled, leaves, part_at
+from paceline.spaces import Array, Writer, assembled, leaves, part_at
 from paceline.vector.agreeing import agreed
-from paceline.vector.arguments import Recipe, chosen_envs, is_whole, masked_envs, seed_each, task_each
+from paceline.vector.arguments import (
+    Recipe,
+    action_rows,
+    chosen_envs,
+    is_whole,
+    masked_envs,
+    seed_each,
+    task_each,
+    type_names,
+)
 from paceline.vector.arrivals import Arrivals
-from paceline.vector.described import space_of
-from paceline.vector.infos import TAIL, InfoReader, Told, columns
-from paceline.vector.instance import Instance, Rules
+from paceline.vector.infos import TAIL, InfoReader, Told, add_apart, columns
+from paceline.vector.instance import Rules
+from paceline.vector.messages import Messages, wait_for
+from paceline.vector.pooled import PooledEnvs
+from paceline.vector.refusals import not_ready, nothing_pending, still_pending
 
 _log = logging.getLogger("paceline")
 
 _ndarray = np.ndarray
 _WHOLE = slice(None)
 _FEW = 8
-_CLOSED = "these envs have been closed"
+_FETCH = "fetch what they give first, with recv() or step_wait()"
 _NEEDS_ROWS = "send and recv need spaces that come down to arrays; use step"
-_SNAPSHOT_SHARE = 0.01  # of the time
-_SNAPSHOT_EVERY = 5000  # steps of cheap envs: to save one takes as long as a few. Dear ones are saved by time
 
 
-class PaceVectorEnv(VectorEnv[Any, Any, Any]):
+class PaceVectorEnv(PooledEnvs):
     """A vector of envs in a pool. Made by `make_vec`."""
 
     def __init__(
@@ -54,48 +58,20 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         *,
         seeded: bool,
     ) -> None:
-        if not env_fns:
-            raise BadInput("a vector needs at least one env")
-        self.num_envs, self.copy, self.seed = len(env_fns), copy, rules.seed
-        self._rules, self._seeded, self._begun = rules, seeded, False
+        super().__init__(env_fns, rules, plan, deadline, trace)
+        self.copy, self.seed = copy, rules.seed
+        self._seeded, self._begun = seeded, False
         self._warned = seeded  # what there is to say about draws from process-wide generators has been said
-        self._helps = plan.helps
-        workers = plan.workers if plan.workers is not None or plan.backend != "inline" else 1
-        self.pool = Pool(
-            [partial(Instance, make, number, rules) for number, make in enumerate(env_fns)],
-            backend=plan.backend,
-            workers=workers,
-            placement=self._with_help(plan, workers) if plan.helps else None,
-            seed=rules.seed,
-            isolate=plan.isolate,
-            trust=plan.trust,
-            threads=plan.threads,
-            deadline=deadline,
-            snapshot_every=_SNAPSHOT_EVERY,
-            snapshot_share=_SNAPSHOT_SHARE,
-            trace=trace,
-        )
         try:
             self._open(observation_mode)
         except BaseException:
             self.pool.close()
             raise
 
-    def _with_help(self, plan: Plan, workers: int | None) -> list[int]:
-        if not workers or plan.backend == "auto" or plan.isolate:
-            raise BadInput(
-                "Plan(helps=True) needs a backend and a number of workers beside the caller, and is not isolate=True"
-            )
-        return spread(self.num_envs, workers, self.num_envs // (workers + 1))
-
     def _open(self, observation_mode: str | tuple[Any, Any]) -> None:
-        as_data = self.pool.plan.trust == "data"
-        calls = dict.fromkeys(range(self.num_envs), (as_data,))
-        abouts = list(self.pool.call("about", calls, record=False).values())
-        for about in abouts if as_data else ():
-            for name in ("observation_space", "action_space"):
-                about[name] = space_of(about[name])
-        self.metadata = {**abouts[0]["metadata"], "autoreset_mode": self._rules.autoreset}
+        abouts = self._abouts()
+        self.autoreset_mode = self._rules.autoreset
+        self.metadata = {**abouts[0]["metadata"], "autoreset_mode": self.autoreset_mode}
         self.render_mode, self.spec = abouts[0]["render_mode"], abouts[0]["spec"]
         self.single_action_space = abouts[0]["action_space"]
         self.action_space = batch_space(self.single_action_space, self.num_envs)
@@ -104,13 +80,14 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         self._by_rows = actions is not None and seen is not None
         self._actions, self._seen = actions or [], seen or []
         self._writer = Writer(self._seen, self.single_observation_space, "an env")
-        self._alone = [None] * self.num_envs  # type: list[Any]
-        self._batch: Any = create_empty_array(self.single_observation_space, n=self.num_envs, fn=np.zeros)
-        self._waiting: Any = None
+        self._messages = Messages(self.pool, self.action_space, self.single_observation_space, self._add)
+        self._resetting: tuple[Any, bool] | None = None  # what was posted, and whether with seeds
+        self._late = False  # whether a step_wait has been told to wait no longer
         self._dtype: Any = None  # of actions that come as one array, and
         self._shape: Any = None
         self._line: Any = None  # their memory, if they are numbers
         self._ports: dict[tuple[str, ...], tuple[Port, InfoReader]] = {}  # by the types of actions
+        self._apart = False
         if self._by_rows:
             self._bind(tuple(leaf.dtype for leaf in self._actions))
 
@@ -119,7 +96,9 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         outputs["tail"] = (TAIL,), "<f8"
         inputs = {leaf.name: (leaf.shape, type_) for leaf, type_ in zip(self._actions, types, strict=True)}
         port = self.pool.port("step_rows", inputs, outputs)
-        return port, InfoReader(port.outputs["tail"], self._schema, self._add_info)
+        reader = InfoReader(port.outputs["tail"], self._schema, self._add)
+        reader.in_columns = not self._apart
+        return port, reader
 
     def _bind(self, types: tuple[str, ...]) -> None:
         """Steps through the port for actions of these types, from now on."""
@@ -159,23 +138,52 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             BadInput: envs have been sent to, and not been waited for.
         """
+        calls = self._beginnings("reset", seed, options)
+        return self._begun_with(self._ask("reset", calls), seeded=seed is not None)
+
+    def reset_async(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> None:
+        """Asks envs to begin episodes, as `reset` does; `reset_wait` gives what came out."""
+        calls = self._beginnings("reset_async", seed, options)
+        self._resetting = self.pool.post("reset", calls), seed is not None
+
+    def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
+        """Waits for the envs that were asked to begin, for `timeout` seconds at the most.
+
+        Raises:
+            NoAsyncCallError: none has been.
+            TimeoutError: they are not ready, and can be waited for again.
+        """
         self._check_open()
-        if self._stepping or (self._by_rows and self._arrivals.envs):
-            raise BadInput("reset() while envs are stepping: fetch what they give first, with recv() or step_wait()")
+        if self._resetting is None:
+            raise nothing_pending("reset")
+        handle, seeded = self._resetting
+        wait_for(handle, timeout)
+        self._resetting = None
+        answers = handle.wait()
+        self.pool.round_over(handle)
+        return self._begun_with(answers, seeded=seeded)
+
+    def _beginnings(self, what: str, seed: Any, options: dict[str, Any] | None) -> dict[int, tuple[Any, ...]]:
+        """The calls that begin episodes."""
+        self._check_at_rest(what)
         options = dict(options) if options is not None else None
         tasks = options.pop("tasks", None) if options else None
         tasks = tasks if tasks is None else task_each(tasks, self.num_envs)
         chosen = masked_envs(options, self.num_envs)
         seeds = self._seeds(seed)
-        calls = {n: (seeds[n], options, None if tasks is None else (tasks[n],)) for n in chosen}
+        return {n: (seeds[n], (options,), None if tasks is None else (tasks[n],)) for n in chosen}
+
+    def _begun_with(self, answers: Mapping[int, Any], *, seeded: bool) -> tuple[Any, dict[str, Any]]:
         infos: dict[str, Any] = {}
         drawing = []
-        for number, (observation, info, drew) in self._ask("reset", calls).items():
+        for number, (observation, info, drew) in answers.items():
             self._take(number, observation)
-            infos = self._add_info(infos, info, number)
+            infos = self._add(infos, info, number)
             if drew:
                 drawing.append(number)
-        if drawing and seed is not None:
+        if drawing and seeded:
             self._warn_of_draws(drawing)
         return self._observations(), infos
 
@@ -185,7 +193,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             self.step_async(actions)
             return self.step_wait()
         port = self._port
-        if port.book.outstanding:
+        if port.book.outstanding or self._resetting is not None:
             self._check_idle(range(self.num_envs))
         if self._arrivals.envs:
             self._arrivals.check_fetched()
@@ -217,42 +225,39 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             self._port.post()
         else:
             self._check_idle(())
-            each = list(iterate(self.action_space, actions))
-            if len(each) != self.num_envs:
-                raise BadInput(f"{len(each)} actions for {self.num_envs} envs: {actions!r:.60}; give each its own")
-            self._waiting = self.pool.post("step", {number: (action,) for number, action in enumerate(each)})
+            self._messages.post(actions)
 
-    def step_wait(self) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        """Waits for all envs that were asked to step.
+    def step_wait(self, timeout: float | None = None) -> tuple[Any, Array, Array, Array, dict[Any, Any]]:
+        """Waits for all envs that were asked to step, for `timeout` seconds at the most.
 
         If that is interrupted where spaces do not come down to arrays, the next `step_wait` gives the same step.
 
         Raises:
             NoAsyncCallError: not all of them have been.
+            TimeoutError: not all of them are ready. They can be waited for again.
         """
         self._check_open()
-        if self._by_rows:
+        if self._by_rows and not self._late:
             self._arrivals.check_fetched()
-        asked = self._stepping
+        asked = self._stepping + (len(self._arrivals.envs) if self._late else 0)
         if asked < self.num_envs:
             some = (
                 f"only {asked} of {self.num_envs} envs have been sent to: recv() gives what they give" if asked else ""
             )
-            raise NoAsyncCallError(
-                f"step_wait() without step_async(): {some or 'no env has been asked to step'}", "step"
-            )
-        return self._outcome(self._port.wait()) if self._by_rows else self._told_by_message()
+            raise nothing_pending("step", some or "no env has been asked to step")
+        if not self._by_rows:
+            return self._messages.wait(timeout, self.copy)
+        return self._outcome(self._port.wait()) if timeout is None and not self._late else self._in_time(timeout)
 
-    def _told_by_message(self) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        """Waits for the envs' messages. Whoever is interrupted here can come back: the envs step all the same."""
-        try:
-            told = self._told(self._waiting.wait())
-            self.pool.round_over(self._waiting)
-        except Exception:
-            self._waiting = None
-            raise
-        self._waiting = None
-        return told
+    def _in_time(self, timeout: float | None) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        """Waits for rows no longer than that. Those that are there are kept until all are."""
+        self._late = False
+        envs, extras = self._arrivals.take(None, timeout)
+        if len(envs) < self.num_envs:
+            self._arrivals.put_back(envs, extras)
+            self._late = True
+            raise not_ready(self.num_envs - len(envs), timeout)
+        return self._outcome(envs, extras)
 
     def _which_infos_are_in_rows(self) -> tuple[Callable[[], Any], Any]:
         """How to ask that, and what the answer is if none are. Asked at every step: a few are quicker as a list."""
@@ -263,8 +268,10 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             else (numbers.tobytes, bytes(8 * self.num_envs))
         )
 
-    def _outcome(self, envs: list[int]) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        extras = self._port.answers.extras
+    def _outcome(
+        self, envs: list[int], late: dict[int, Any] | None = None
+    ) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        extras = self._port.answers.extras if late is None else late
         infos = self._infos.read(envs, extras) if extras or self._said() != self._nothing else {}
         seen, rewards, ended, cut = self._lent
         if self.copy:
@@ -313,86 +320,50 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         rewards, ended, cut = (column.copy() for column in columns(self._tails[chosen]))
         return seen, rewards, ended, cut, infos, chosen
 
-    def render(self) -> tuple[Any, ...]:
-        """What every env draws."""
-        return tuple(self._ask("render", record=False).values())
+    # -- for adapters ---------------------------------------------------------------------------------
 
-    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Calls a method of every env, or gives an attribute of each."""
-        return tuple(self._ask("ask", dict.fromkeys(range(self.num_envs), (name, args, kwargs))).values())
+    def reset_each(self, seeds: Sequence[int | None], options: Sequence[dict[str, Any] | None]) -> tuple[Any, Any]:
+        """Begins an episode of every env with its own seed and its own options; those for which these are None need
+        not take any."""
+        self._check_at_rest("reset")
+        each = self._seeds(None if all(seed is None for seed in seeds) else list(seeds))
+        given = [None if option is None else (option,) for option in options]
+        calls: dict[int, Any] = {n: (seed, given[n], None) for n, seed in enumerate(each)}
+        return self._begun_with(self._ask("reset", calls), seeded=any(seed is not None for seed in seeds))
 
-    def call_some(self, envs: Sequence[int], method: str, args: tuple[Any, ...], *, record: bool = True) -> list[Any]:
-        """Calls a method of `Instance` for some envs. For adapters; `record=False` is a read."""
-        return list(self._ask(method, dict.fromkeys(envs, args), record=record).values())
-
-    def get_attr(self, name: str) -> tuple[Any, ...]:
-        """An attribute of every env."""
-        return self.call(name)
-
-    def set_attr(self, name: str, values: Any) -> None:
-        """Sets an attribute of every env: a list or tuple has one value each."""
-        each = values if isinstance(values, list | tuple) else [values] * self.num_envs
-        if len(each) != self.num_envs:
-            raise ValueError(f"{len(each)} values for {self.num_envs} envs: give one each, or one for all")
-        self._ask("put", {number: (name, value) for number, value in enumerate(each)})
-
-    def set_tasks(self, tasks: Sequence[Any]) -> None:
-        """Gives every env a task: by its own `set_task` at once, or with its next reset; later episodes have it too.
-
-        Raises:
-            BadInput: envs without `set_task` are given a task by the `tasks` of `make_vec` whenever they begin.
-        """
-        each = task_each(tasks, self.num_envs)
-        self._ask("set_task", {number: (task,) for number, task in enumerate(each)})
-
-    def close_extras(self, **kwargs: Any) -> None:
-        """Ends every env and every worker."""
-        self.pool.close()
-
-    def __enter__(self) -> PaceVectorEnv:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The seed of every env's own generator."""
-        return self.get_attr("np_random_seed")
-
-    @property  # type: ignore[misc]
-    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """A copy of every env's own generator."""
-        return self.get_attr("np_random")
-
-    @property
-    def plan(self) -> Plan:
-        """Where the envs live, and why."""
-        return replace(self.pool.plan, helps=True) if self._helps else self.pool.plan
+    def tell_infos_apart(self) -> None:
+        """From now on infos are {env: its info}, in the place of Gymnasium's form, which not all of them fit."""
+        self._apart = True
+        for _, reader in self._ports.values():
+            reader.in_columns = False
 
     # -- small things ---------------------------------------------------------------------------------
 
-    def _ask(
-        self, method: str, calls: Mapping[int, tuple[Any, ...]] | None = None, *, record: bool = True
-    ) -> dict[int, Any]:
+    def _check_at_rest(self, what: str) -> None:
         self._check_open()
-        return self.pool.call(method, calls, record=record)
+        self._check_not_resetting(what)
+        if self._stepping or (self._by_rows and self._arrivals.envs):
+            raise still_pending(what, "step", f"reset() while envs are stepping: {_FETCH}")
 
-    def _check_open(self) -> None:
-        if self.closed:
-            raise Closed(_CLOSED)
+    def _check_not_resetting(self, what: str) -> None:
+        if self._resetting is not None:
+            raise still_pending(what, "reset", "fetch what the envs give first, with reset_wait()")
+
+    def _add(self, infos: dict[Any, Any], info: dict[str, Any], env: int) -> dict[Any, Any]:
+        return add_apart(infos, info, env) if self._apart else self._add_info(infos, info, env)
 
     @property
     def _stepping(self) -> int:
         """How many envs have been asked to step and not been waited for."""
         if self._by_rows:
             return self._port.outstanding
-        return 0 if self._waiting is None else self.num_envs
+        return self.num_envs if self._messages.pending else 0
 
     def _check_idle(self, envs: Sequence[int]) -> None:
         """Before actions are written: they belong to the envs until these have been stepped."""
+        self._check_not_resetting("step_async")
         if self._stepping == self.num_envs:
-            raise BadInput("these envs have been asked to step: fetch what they give first, with recv() or step_wait()")
+            raise still_pending("step_async", "step", f"these envs have been asked to step: {_FETCH}")
         for env in envs:
             if self._port.book.waiting[env]:
                 raise BadInput(f"env {env} has been sent to and not been received: recv() first")
@@ -404,7 +375,7 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
             self._acts[...] = actions
             return self._port
         count = self.num_envs if chosen is None else len(chosen)
-        given = [_action_rows(part_at(actions, leaf.path), leaf, count) for leaf in self._actions]
+        given = [action_rows(part_at(actions, leaf.path), leaf, count) for leaf in self._actions]
         types = tuple(array.dtype.str for array in given)
         if types != self._types:
             self._change_types(types)
@@ -416,48 +387,34 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
         """Goes over to a port for actions of other types: envs are given what the caller gave, and nothing is cast."""
         if self._stepping or self._arrivals.envs:
             raise BadInput(
-                f"envs have been sent actions of type {_named(self._types)} and not been received, and now come "
-                f"actions of type {_named(types)}: recv() first, or send all of one type"
+                f"envs have been sent actions of type {type_names(self._types)} and not been received, and now come "
+                f"actions of type {type_names(types)}: recv() first, or send all of one type"
             )
         last = self._out
         self._bind(types)
         for leaf in self._seen:
             self._out[leaf.name][...] = last[leaf.name]
 
-    def _told(self, answers: Mapping[int, Any]) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        rewards, ended, cut = np.zeros(self.num_envs), np.zeros(self.num_envs, bool), np.zeros(self.num_envs, bool)
-        infos: dict[str, Any] = {}
-        for number, (observation, rewards[number], ended[number], cut[number], said) in answers.items():
-            self._alone[number] = observation
-            for info in said:
-                infos = self._add_info(infos, info, number)
-        return self._observations(), rewards, ended, cut, infos
-
     def _take(self, number: int, observation: Any) -> None:
         if self._by_rows:
             self._writer.who = f"env {number}"
             self._writer.write([self._out[leaf.name][number, ...] for leaf in self._seen], observation, 0)
         else:
-            self._alone[number] = observation
+            self._messages.seen[number] = observation
 
     def _observations(self) -> Any:
         if self._by_rows:
             return self._reads()
-        self._batch = concatenate(self.single_observation_space, self._alone, self._batch)
-        return copy.deepcopy(self._batch) if self.copy else self._batch
+        return self._messages.observations(self.copy)
 
     def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
-        """What `SyncVectorEnv` makes of a seed; but where it would leave envs to chance, they get seeds from ours."""
-        if seed is not None:
-            seeds = seed_each(seed, self.num_envs)
-            self._begun = True
-            return seeds
-        first, self._begun = not self._begun, True
-        if not first:
-            return [None] * self.num_envs
-        if self._seeded:
-            return [self.seed + number for number in range(self.num_envs)]
-        return [seed_of(self.seed, "env", number) & 0x7FFFFFFF for number in range(self.num_envs)]
+        """What `SyncVectorEnv` makes of a seed. The first reset without one has that of `make_vec`, if it was given."""
+        if seed is None and self._seeded and not self._begun:
+            seed = self.seed
+        seeds: list[int | None] = [None] * self.num_envs
+        seeds = seeds if seed is None else seed_each(seed, self.num_envs)
+        self._begun = True
+        return seeds
 
     def _warn_of_draws(self, envs: list[int]) -> None:
         """A reset with a seed promises the same numbers again: said once, if there is nothing that could keep it."""
@@ -472,17 +429,3 @@ class PaceVectorEnv(VectorEnv[Any, Any, Any]):
     def _schema(self, env: int, number: int) -> Told:
         found: Told = self.pool.call("schema", {env: (number,)}, record=False)[env]
         return found
-
-
-def _action_rows(part: Any, leaf: Leaf, count: int) -> Array:
-    """The actions of one leaf, a row per env, in the type that they were given in: floats only where floats belong."""
-    array, wanted = np.asarray(part), np.dtype(leaf.dtype)
-    if array.shape != (count, *leaf.shape) or array.dtype.kind not in ("biuf" if wanted.kind == "f" else "biu"):
-        raise BadInput(
-            f"actions of shape {array.shape} and type {array.dtype}; needed are {(count, *leaf.shape)} and {wanted}"
-        )
-    return array
-
-
-def _named(types: Sequence[str]) -> str:
-    return ", ".join(np.dtype(type_).name for type_ in types)

@@ -110,6 +110,7 @@ class InfoReader:
         self._schemas: dict[int, Schema] = {0: ()}
         self.numbers, self._cells = tails.view(np.int64)[:, HEAD - 1], tails[:, HEAD:]
         self._ask, self._add = ask, add
+        self.in_columns = True  # whether what all envs have given alike may be handed out as Gymnasium does it
 
     def read(self, envs: Sequence[int], sent: Mapping[int, Any]) -> dict[str, Any]:
         """The infos of these envs; `sent` holds those that came by message, to be added in their order."""
@@ -117,7 +118,7 @@ class InfoReader:
         numbers, cells = self.numbers.tolist(), self._cells
         if not sent and not any(numbers):
             return {}
-        if not sent and len(envs) == len(numbers) and numbers.count(numbers[0]) == len(numbers):
+        if self.in_columns and not sent and len(envs) == len(numbers) and numbers.count(numbers[0]) == len(numbers):
             return _columns(self._schema(0, numbers[0]), cells) if numbers[0] else {}
         infos: dict[str, Any] = {}
         for env in envs:
@@ -143,6 +144,12 @@ class InfoReader:
             key: kind(cells[place]) if kind in _BROKEN else kind(whole[place])
             for place, (key, kind) in enumerate(self._schema(env, number))
         }
+
+
+def add_apart(infos: dict[Any, Any], info: Mapping[str, Any], env: int) -> dict[Any, Any]:
+    """Adds one env's info to {env: its info}, in which values stay as the env gave them."""
+    infos[env] = {**infos.get(env, {}), **info}
+    return infos
 
 
 def _understood(told: Any) -> Schema:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import os
+import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
+from weakref import WeakValueDictionary
 
 import numpy as np
+from gymnasium import Wrapper
+from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 
 from paceline.engine import Anew
@@ -24,6 +31,9 @@ from paceline.vector.saving import begins_afresh, pickled, twin, unpickled
 Tasks = Callable[[int, int, np.random.Generator], Any]
 """(env, episode, generator) → the task of that episode."""
 
+Options = tuple[dict[str, Any] | None] | None
+"""The options of a reset; None: it is called without any, as envs may not know of options."""
+
 Infos = list[dict[str, Any]]
 _ndarray = np.ndarray
 _WHOLE = slice(None)
@@ -39,6 +49,7 @@ class Rules:
         reseed: Whether these episodes get seeds of their own; otherwise the env's own stream goes on.
         tasks: What episodes are asked to set up that are given no task; None: nothing.
         check: Whether observations are checked against their space.
+        vector: Which vector it is, among all of this process and others.
     """
 
     autoreset: AutoresetMode = AutoresetMode.NEXT_STEP
@@ -46,6 +57,17 @@ class Rules:
     reseed: bool = False
     tasks: Tasks | None = None
     check: bool = False
+    vector: str = field(default_factory=lambda: uuid4().hex)
+
+
+_LIVING: WeakValueDictionary[tuple[str, int], Instance] = WeakValueDictionary()
+"""Those of this process, by vector and number."""
+
+
+def living(vector: str, count: int) -> list[Any] | None:
+    """The envs of a vector, if all of them live in this process."""
+    found = [_LIVING.get((vector, number)) for number in range(count)]
+    return [each.env for each in found if each is not None] if None not in found else None
 
 
 class Rows:
@@ -110,6 +132,7 @@ class Instance:
         self._drew = bool(GENERATORS.touched(before))
         check_gymnasium(self._env, f"the recipe of env {number}", "make_vec takes Gymnasium envs")
         self._number, self._rules = number, rules
+        self._seed_if_unseeded()
         self._over = False
         self._kept: tuple[Any] | None = None  # the task that was given, and holds until another one is
         self._goes_on = rules.autoreset == AutoresetMode.NEXT_STEP
@@ -123,10 +146,27 @@ class Instance:
         self._writer = Writer(seen, self._env.observation_space, f"env {number}", rules.check)
         self._usual: tuple[Any, Any] = self._writer.usual if self._single else (None, None)
         self._begins_afresh = begins_afresh(self._env)
+        _LIVING[rules.vector, number] = self
+
+    @property
+    def env(self) -> Any:
+        """The env itself."""
+        return self._env
+
+    def _seed_if_unseeded(self) -> None:
+        """Gives the env a generator if its recipe leaves it without one, for a reset that is given no seed.
+
+        Gymnasium would draw its seed from the system's entropy, and a rebuilt env would play another episode.
+        """
+        world = self._env.unwrapped
+        if getattr(world, "_np_random", self) is None:  # to ask `np_random` would seed it
+            seed = seed_of(self._rules.seed, "env", self._number) & 0x7FFFFFFF
+            world._np_random, world._np_random_seed = seeding.np_random(seed)
 
     def about(self, as_data: bool = False) -> dict[str, Any]:
         """What the vector needs to know of it; as data, its spaces are described, and its spec stays here."""
         env = self._env
+        world = platform.node(), os.getpid(), id(env.unwrapped)
         if as_data:
             return {
                 "observation_space": described(env.observation_space),
@@ -134,6 +174,7 @@ class Instance:
                 "metadata": dict(env.metadata),
                 "render_mode": env.render_mode,
                 "spec": None,
+                "world": world,
             }
         return {
             "observation_space": twin(env.observation_space),
@@ -141,12 +182,13 @@ class Instance:
             "metadata": dict(env.metadata),
             "render_mode": env.render_mode,
             "spec": twin(env.spec),
+            "world": world,
         }
 
     # -- episodes -------------------------------------------------------------------------------------
 
-    def reset(self, seed: int | None, options: dict[str, Any] | None, task: tuple[Any] | None) -> Any:
-        """Begins anew because somebody says so. A seeded reset makes what was before void.
+    def reset(self, seed: int | None, options: Options, task: tuple[Any] | None) -> Any:
+        """Begins anew because the caller says so. A seeded reset makes what was before void.
 
         Returns the observation, the info, and whether this or the constructor drew from a process-wide generator.
         """
@@ -160,25 +202,27 @@ class Instance:
         return Anew(answer) if seed is not None and self._begins_afresh and says_it_all else answer
 
     def _begin(
-        self, seed: int | None, options: dict[str, Any] | None = None, task: tuple[Any] | None = None
+        self, seed: int | None, options: Options = None, task: tuple[Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         if task is not None:
             self._keep(task)
-        return self._pair(self._env.reset(seed=seed, options=self._with_task(options, task)))
+        given = self._with_task(options, task)
+        return self._pair(self._env.reset(seed=seed) if given is None else self._env.reset(seed=seed, options=given[0]))
 
     def _pair(self, answer: Any) -> tuple[Any, dict[str, Any]]:
         if isinstance(answer, tuple | list) and len(answer) == 2 and isinstance(answer[1], Mapping):
             return answer[0], answer[1]  # type: ignore[return-value]
         raise BadInput(f"env {self._number} gave {brief(answer)} at reset: reset() must give (observation, info)")
 
-    def _with_task(self, options: dict[str, Any] | None, task: tuple[Any] | None) -> dict[str, Any] | None:
+    def _with_task(self, options: Options, task: tuple[Any] | None) -> Options:
         """The options of a reset, with this task, or with the one that is kept unless they have one themselves."""
         told = self._kept if task is None else task
         if told is None or self._has_setter:
             return options
+        own = (options[0] if options else None) or {}
         if task is not None:
-            return {**(options or {}), "task": task[0]}
-        return {"task": copy.deepcopy(told[0]), **(options or {})}  # the env's own: it may change it
+            return ({**own, "task": task[0]},)
+        return ({"task": copy.deepcopy(told[0]), **own},)  # the env's own: it may change it
 
     @property
     def _has_setter(self) -> bool:
@@ -213,7 +257,7 @@ class Instance:
             usual = type(begun) is tuple and len(begun) == 2 and type(begun[1]) is dict
             return begun if usual else self._pair(begun)
         seed = seed_of(rules.seed, "episode", self._number, self._episode) & 0x7FFFFFFF if rules.reseed else None
-        return self._begin(seed, None, self._task())
+        return self._begin(seed, task=self._task())
 
     def _task(self) -> tuple[Any] | None:
         """The task of this episode, if the rules have any."""
@@ -252,7 +296,11 @@ class Instance:
                 except (TypeError, ValueError):  # ours, not the env's: that would have come before
                     raise self._not_five(observation) from None
                 special = info or info is None
-            over = ended or cut
+            if ended is False and cut is False:
+                over = False
+            else:
+                ended, cut = self._as_flag("terminated", ended), self._as_flag("truncated", cut)
+                over = ended or cut
             if special or (over and at_once):
                 return self._write(mine, *self._judged(observation, reward, ended, cut, info))
             if over:
@@ -304,7 +352,8 @@ class Instance:
             observation, reward, ended, cut, info = answer
         except (TypeError, ValueError):
             raise self._not_five(answer) from None
-        return self._judged(observation, self._as_reward(reward), ended, cut, info)
+        flags = self._as_flag("terminated", ended), self._as_flag("truncated", cut)
+        return self._judged(observation, self._as_reward(reward), *flags, info)
 
     def _not_five(self, answer: Any) -> BadInput:
         return BadInput(
@@ -320,6 +369,18 @@ class Instance:
         except (TypeError, ValueError):
             pass
         raise BadInput(f"env {self._number} gave the reward {brief(reward)} at step {self._step}: it must be a number")
+
+    def _as_flag(self, name: str, flag: Any) -> bool:
+        """A flag of a step: a truth of Python's or NumPy's, or 0 or 1."""
+        if isinstance(flag, bool | np.bool_):
+            return bool(flag)
+        array = np.asarray(flag)
+        if array.shape == () and array.dtype.kind in "biu" and array in (0, 1):
+            return bool(array)
+        raise BadInput(
+            f"env {self._number} gave {name}={brief(flag)} at step {self._step} of its episode {self._episode}: "
+            "it must be True or False"
+        )
 
     def _judged(
         self, observation: Any, reward: Any, ended: Any, cut: Any, info: dict[str, Any]
@@ -354,13 +415,26 @@ class Instance:
         found = self._env.get_wrapper_attr(name)
         return found(*args, **kwargs) if callable(found) else found
 
+    def look(self, name: str) -> tuple[Any, ...]:
+        """An attribute of the env, in a tuple, or () for a method, which stays where its env is."""
+        found = self._env.get_wrapper_attr(name)
+        return () if inspect.isroutine(found) else (found,)
+
+    def has(self, name: str) -> bool:
+        """Whether the env, or a wrapper of it, has this attribute."""
+        return bool(self._env.has_wrapper_attr(name))
+
+    def read(self, name: str) -> Any:
+        """What a method gives that changes nothing."""
+        return self._env.get_wrapper_attr(name)()
+
     def is_wrapped(self, wrapper: type) -> bool:
         """Whether the env wears this wrapper."""
         layer = self._env
-        while layer is not None:
+        while isinstance(layer, Wrapper):
             if isinstance(layer, wrapper):
                 return True
-            layer = getattr(layer, "env", None)
+            layer = layer.env
         return False
 
     def put(self, name: str, value: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from paceline.engine import Plan, Trace
@@ -24,7 +25,7 @@ from paceline.vector.instance import Rules, Tasks
 
 
 def make_vec(
-    env_fns: Sequence[Recipe | str] | Recipe | str,
+    env_fns: Sequence[Recipe | str | EnvSpec] | Recipe | str | EnvSpec,
     num_envs: int | None = None,
     *,
     seed: int | None = None,
@@ -42,7 +43,7 @@ def make_vec(
     """Many envs as one `gymnasium.vector.VectorEnv`: what `SyncVectorEnv` gives, bit for bit, at any number of workers.
 
     Args:
-        env_fns: A recipe per env, one recipe for all (`MyEnv`), or the id of an env that Gymnasium knows.
+        env_fns: A recipe per env, one recipe for all (`MyEnv`), or an id or a spec of Gymnasium.
         num_envs: How many, if there is one for all.
         seed: For the first `reset()` that is given none, and the root of `reseed`, `tasks`, and what envs draw from
             process-wide generators; None: drawn once, here, and kept in `seed`.
@@ -56,7 +57,7 @@ def make_vec(
         deadline: Seconds that a step or a reset of an env may take before its worker is killed; under auto, all envs
             live in processes then.
         trace: Records where the time goes.
-        options: For `gymnasium.make`, if ids are given.
+        options: For `gymnasium.make`, if ids or specs are given.
 
     Raises:
         BadInput: an option makes no sense.
