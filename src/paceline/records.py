@@ -3,23 +3,31 @@
 plan.json       what was asked; a run can be continued only as what it was
 NAME.jsonl      one line per thing that has ended, in the order in which they ended
 report.json     everything, when the run is complete (or was stopped)
+.lock           held by the process that writes; see `paceline.run_lock`
+
+plan.json and every line carry a check of their own content: what has been damaged or edited is not believed.
 
 A run of `collect` has its rollouts in rollouts.npz instead of the last two.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
 from paceline.errors import BadInput
 from paceline.fingerprint import differences, unknown_parts
+from paceline.run_lock import RunLock
 
 Keep = Callable[[dict[str, Any]], dict[str, Any]]
 PLAN, REPORT = "plan.json", "report.json"
+CHECK = "check"
+"""The key of a check among the content that it is of."""
 _PARTS = ("identity", "files", "recipes")
 _MOST_PARTS = 3  # of a recipe, in one message
 
@@ -37,7 +45,7 @@ class Records:
 
     Raises:
         BadInput: it holds another run, or the files or recipes of this one have changed; or a run, and `resume` was not
-            said.
+            said; or a line of it is damaged; or another writer is at work there.
     """
 
     def __init__(
@@ -45,14 +53,25 @@ class Records:
     ) -> None:
         self.path, self.name = path, name
         _make(path)
+        self._lock = RunLock(path)
+        try:
+            self._begin(plan, resume, keep)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _begin(self, plan: Mapping[str, Any], resume: bool, keep: Keep) -> None:
+        path, lines = self.path, self.path / self.name
         known = read_plan(path) if (path / PLAN).exists() else None
         if known is not None:
             _check_same(path, known, plan, resume)
-        else:
-            write_whole(path / PLAN, plan)
-        self.notes = list(_not_compared(path, known, plan))
+        self.notes = [note for note in (self._lock.note, *_not_compared(path, known, plan)) if note]
         """What `resume` cannot compare, in words."""
-        self.lines = [] if known is None else read_lines(path / name, keep)
+        unchecked = UncheckedLines(lines)
+        self.lines = [] if known is None else read_lines(lines, keep, unchecked)
+        self.notes += unchecked.notes
+        if known is None:
+            write_whole(path / PLAN, checked(plan))
         self._file = self._open()
 
     def _open(self) -> TextIO:
@@ -63,10 +82,20 @@ class Records:
         return (self.path / self.name).open("a", encoding="utf-8")
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Writes what has ended; it is on disk when this returns."""
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """Writes what has ended; it is on disk when this returns.
+
+        Raises:
+            BadInput: it cannot be written: the disk is full, say. What was written before stays.
+        """
+        try:
+            self._file.write(json.dumps(checked(line)) + "\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise BadInput(
+                f"{self.path / self.name} cannot be written: {error.strerror}. What had ended before is kept there: "
+                f"make room, and go on with --resume {self.path}"
+            ) from error
 
     def finish(self, report: Mapping[str, Any]) -> None:
         """Writes the report."""
@@ -74,7 +103,9 @@ class Records:
 
     def close(self) -> None:
         """Ends it. May be called again."""
-        self._file.close()
+        with suppress(OSError):  # of a line that could not be written, which was told then
+            self._file.close()
+        self._lock.release()
 
 
 def begin_run(path: Path, plan: Mapping[str, Any]) -> None:
@@ -92,7 +123,7 @@ def begin_run(path: Path, plan: Mapping[str, Any]) -> None:
         raise BadInput(
             f"{path} holds the results of a run; give another directory, or delete this one if nothing in it matters"
         )
-    write_whole(path / PLAN, plan)
+    write_whole(path / PLAN, checked(plan))
 
 
 def _make(path: Path) -> None:
@@ -145,7 +176,7 @@ def changed(known: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
 
 
 def read_plan(path: Path) -> dict[str, Any]:
-    """What a run was asked.
+    """What a run was asked. A plan of an older release has no check, and is read as it is.
 
     Raises:
         BadInput: the directory holds no run, or its plan is damaged.
@@ -154,43 +185,95 @@ def read_plan(path: Path) -> dict[str, Any]:
         plan: Any = json.loads((path / PLAN).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadInput(f"{path} holds no run: there is no {PLAN} in it") from None
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path / PLAN} cannot be read: {error}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadInput(f"{path / PLAN} cannot be read: {error}; begin afresh with another directory") from error
     if not (isinstance(plan, dict) and all(isinstance(plan.get(part, {}), dict) for part in _PARTS)):
         raise BadInput(f"{path / PLAN} is damaged: it does not say what was asked; begin afresh with another directory")
+    if plan.pop(CHECK, None) not in (None, _check(plan)):
+        raise BadInput(
+            f"{path / PLAN} is damaged: it is not what was written when the run was begun; put back what was there, or "
+            "begin afresh with another directory"
+        )
     return plan
 
 
-def read_lines(path: Path, keep: Keep = dict) -> list[dict[str, Any]]:
+class UncheckedLines:
+    """Counts the lines of a file that carry no check, as older releases wrote them.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.count = 0
+
+    @property
+    def notes(self) -> list[str]:
+        """What there is to tell of them."""
+        if not self.count:
+            return []
+        lines = f"{self.count} line{'s' if self.count > 1 else ''} of {self._path}"
+        return [f"{lines} carry no check, as older releases wrote them: they are believed as they stand"]
+
+
+def read_lines(path: Path, keep: Keep = dict, unchecked: UncheckedLines | None = None) -> list[dict[str, Any]]:
     """The lines that are on disk; what stands after the last line break is half a line, and left out.
 
     Args:
         path: The file.
         keep: What of a line is kept; lines may be long, and there is never more than one of them whole.
+        unchecked: Counts the lines that carry no check. After a line that does, one without is damaged.
+
+    Raises:
+        BadInput: a line is damaged, or the file cannot be read.
     """
+    old = UncheckedLines(path) if unchecked is None else unchecked
+    found: list[dict[str, Any]] = []
     try:
-        with path.open(encoding="utf-8", newline="\n") as lines:
-            return [_line(path, number, line, keep) for number, line in enumerate(lines, 1) if line.endswith("\n")]
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.endswith(b"\n"):
+                    found.append(_line(path, number, line, keep, old))
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+    return found
 
 
-def _line(path: Path, number: int, line: str, keep: Keep) -> dict[str, Any]:
+def _line(path: Path, number: int, line: bytes, keep: Keep, old: UncheckedLines) -> dict[str, Any]:
     try:
         content = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise damaged(path, number, error) from error
     if not isinstance(content, dict):
         raise damaged(path, number, f"it is a {type(content).__name__}")
+    check = content.pop(CHECK, None)
+    if check is None and old.count == number - 1:
+        old.count += 1
+    elif check != _check(content):
+        raise damaged(path, number, "it is not what was written when its episode or trajectory ended")
     try:
         return keep(content)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(path, number, error) from error
 
 
 def damaged(path: Path, number: int, why: object) -> BadInput:
     """What is said of a line that makes no sense."""
-    return BadInput(f"{path}, line {number} is damaged ({why}); remove that line")
+    return BadInput(f"{path}, line {number} is damaged ({why}); remove that line, and --resume plays what it was of")
+
+
+def checked(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Content with a check of itself, ready for `json.dumps`."""
+    as_read = _as_json(content)
+    return {**as_read, CHECK: _check(as_read)}
+
+
+def _check(content: Mapping[str, Any]) -> str:
+    """Of what JSON holds: the same when it has been written and read."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
 
 def write_whole(path: Path, content: Any) -> None:

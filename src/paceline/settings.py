@@ -57,12 +57,22 @@ def read_yaml(path: Path, expected: str) -> Mapping[Any, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"{path} is not YAML: {error}") from None
+    _check_finite(path, content, ())
     if not isinstance(content, Mapping):
         found = "is empty" if content is None else f"holds a {type(content).__name__}"
         raise BadInput(f"{path} {found}; expected a mapping with {expected}")
     return content
+
+
+def _check_finite(path: Path, content: Any, above: tuple[int, ...]) -> None:
+    """An alias in YAML may stand for what it stands in; nothing can read that to its end."""
+    if id(content) in above:
+        raise BadInput(f"{path} refers to itself: an alias (*name) stands inside what it names (&name); write it out")
+    inner = content.values() if isinstance(content, Mapping) else content if isinstance(content, list) else ()
+    for each in inner:
+        _check_finite(path, each, (*above, id(content)))
 
 
 def _faults(error: ValidationError, where: str, cls: type[BaseModel]) -> Iterator[str]:

@@ -182,14 +182,14 @@ def test_retry_plays_a_failed_episode_again_and_then_lets_it_be(tmp_path: Path, 
     ]
 
 
-def test_what_failed_is_tried_again_when_a_run_is_resumed_with_retry(tmp_path: Path, undisturbed: Report) -> None:
+def test_what_failed_is_played_again_when_a_run_is_resumed(tmp_path: Path, undisturbed: Report) -> None:
     player = harms("raise", until=str(tmp_path / "mended"))
     first = both(player, plan=0, agents="off", out=tmp_path / "run")
     assert [episode.name for episode in first.failures] == ["meeting/0", "meeting/1"]
+    again = both(player, plan=0, agents="off", out=tmp_path / "run", resume=True)
+    assert again.digest == first.digest
     (tmp_path / "mended").touch()
-    kept = both(player, plan=0, agents="off", out=tmp_path / "run", resume=True)
-    assert kept.digest == first.digest
-    again = both(player, plan=0, agents="off", out=tmp_path / "run", resume=True, on_error="retry")
+    again = both(player, plan=0, agents="off", out=tmp_path / "run", resume=True)
     assert again.digest == undisturbed.digest
 
 

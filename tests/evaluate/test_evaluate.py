@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from players import Counter, Meeting, NoSeat, Says, Unrepeatable
+from players import Counter, Meeting, NoSeat, Says, Unrepeatable, Walk
 
 import paceline
+from paceline.cli._failures import told
 from paceline.evaluate import Report, compare, evaluate
 from paceline.evaluate.store import read_episodes, read_report
 from paceline.team import Player
@@ -253,3 +257,96 @@ def test_no_episode_is_played_twice_where_torch_is_imported(plan: Any, tmp_path:
     evaluate(OTHER, partial(CountsResets, log=log), episodes=4, seed=5, plan=plan)
     begun = log.read_text().split()
     assert len(begun) == len(set(begun)) == 8
+
+
+# -- failures are not silent ---------------------------------------------------------------------------------
+
+
+class NotANumber(Walk):
+    """Gives NaN in its third step: as a reward, or in what is seen."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(5)
+        self.where = where
+
+    def step(self, action: int) -> Any:
+        seen, reward, *rest = super().step(action)
+        bad = np.full_like(seen, np.nan) if self.time == 3 and self.where == "seen" else seen.copy()
+        return bad, math.nan if self.time == 3 and self.where == "reward" else reward, *rest[:-1], {"count": math.nan}
+
+
+def test_a_reward_that_is_no_number_fails_its_episode(tmp_path: Path) -> None:
+    report = evaluate(Mission("nan", NotANumber, {"where": "reward"}), "random", plan=0, seed=4, out=tmp_path)
+    (failure,) = [episode.failure for episode in report.episodes]
+    assert failure is not None
+    assert (failure.kind, failure.step) == ("BadInput", 2)
+    assert "gave nan as the reward of agent 'agent_0' at step 2 (episode 0, seed 4)" in failure.message
+    for line in (tmp_path / "episodes.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)
+
+
+def test_nan_in_observations_is_told_once(tmp_path: Path) -> None:
+    report = evaluate(Mission("nan", NotANumber, {"where": "seen"}), "random", episodes=3, plan=0, out=tmp_path)
+    assert report.notes == ["an observation held NaN, first of agent 'agent_0' of nan/0 (seed 0), step 3"]
+    assert report.ok
+    json.loads((tmp_path / "episodes.jsonl").read_text().splitlines()[0], parse_constant=pytest.fail)
+    assert math.isnan(next(iter(read_episodes(tmp_path).values())).stats["agent_0"]["count"])
+
+
+def test_failed_episodes_are_warned_of() -> None:
+    mission = Mission("nan", NotANumber, {"where": "reward"})
+    with pytest.warns(UserWarning, match=r"^2 of 2 episodes failed, nan/0 \(seed 0\) by BadInput: mission 'nan'"):
+        report = evaluate(mission, "random", episodes=2, plan=0)
+    assert not report.ok
+    with pytest.raises(paceline.EpisodesFailed, match="2 of 2 episodes failed") as raised:
+        report.raise_for_failures()
+    assert raised.value.report is report
+
+
+class Leaves(Walk):
+    """Calls `sys.exit` in its third step, or has its process die then, or fails when it is closed."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(5)
+        self.how, self.time = how, 0
+
+    def step(self, action: int) -> Any:
+        if self.time == 2 and self.how == "exit":
+            sys.exit(3)
+        if self.time == 2 and self.how == "death":
+            os._exit(3)
+        return super().step(action)
+
+    def close(self) -> None:
+        if self.how == "close":
+            raise RuntimeError("it does not close")
+        if self.how == "exit in close":
+            sys.exit(3)
+
+
+@pytest.mark.parametrize(("how", "plan", "kind"), [("exit", 0, "MemberExit"), ("death", 1, "WorkerLost")])
+def test_an_exit_and_a_death_say_which_step_was_under_way(how: str, plan: int, kind: str) -> None:
+    report = evaluate(Mission("leaves", Leaves, {"how": how}), "random", plan=plan, seed=5)
+    (failure,) = [episode.failure for episode in report.failures]
+    assert failure is not None
+    assert (failure.kind, failure.step) == (kind, 2)
+    assert f"leaves/0 (seed 5, step 2): {kind}: the episode" in told(report.failures[0])
+
+
+@pytest.mark.parametrize("how", ["close", "exit in close"])
+def test_an_env_that_fails_to_close_has_its_episodes_count(how: str) -> None:
+    whole = evaluate(Mission("leaves", Leaves, {"how": "never"}), "random", episodes=3, plan=0)
+    report = evaluate(Mission("leaves", Leaves, {"how": how}), "random", episodes=3, plan=0)
+    assert [episode.digest for episode in report.episodes] == [episode.digest for episode in whole.episodes]
+    (note,) = report.notes
+    assert note.startswith("mission 'leaves': close() of its environment raised ")
+    assert note.endswith("; its episodes count")
+
+
+def test_missions_of_one_name_that_were_played_otherwise_are_not_compared() -> None:
+    short, longer = (evaluate(Mission("walk", Walk, {"length": n}, steps=n), "random", plan=0) for n in (3, 4))
+    with pytest.raises(
+        paceline.BadInput, match="length of walk is 3 in A, and 4 in B; steps of walk is 3 in A, and 4 in"
+    ):
+        compare(short, longer)
+    assert compare(short, longer, anyway=True)[0].difference.count == 1

@@ -75,7 +75,7 @@ def test_a_file_that_has_changed_is_told(desk: Path, name: str) -> None:
 def test_a_run_from_before_there_were_digests_goes_on(desk: Path) -> None:
     digest = played().digest
     plan = json.loads((desk / "run" / "plan.json").read_text())
-    del plan["files"]
+    del plan["files"], plan["check"]
     (desk / "run" / "plan.json").write_text(json.dumps(plan))
     (desk / "net.pt").write_bytes(b"other weights")
     assert played(resume=True).digest == digest
@@ -104,6 +104,7 @@ def test_a_run_whose_seats_were_planned_otherwise_is_not_continued(tmp_path: Pat
     evaluate(MEETING, ["random", "greedy:0"], plan=0, out=tmp_path)
     line = json.loads((tmp_path / "episodes.jsonl").read_text())
     line["seats"] = dict.fromkeys(line["seats"], "greedy")
+    del line["check"]
     (tmp_path / "episodes.jsonl").write_text(json.dumps(line) + "\n")
     with pytest.raises(paceline.BadInput, match=r"meeting/0 in .* was played in other seats"):
         evaluate(MEETING, ["random", "greedy:0"], plan=0, out=tmp_path, resume=True)
@@ -174,7 +175,7 @@ def test_what_cannot_be_compared_is_said_once(tmp_path: Path) -> None:
 def test_a_run_from_before_there_were_fingerprints_goes_on_and_says_so(tmp_path: Path) -> None:
     interrupted(partial(Says, what=1), tmp_path)
     plan = json.loads((tmp_path / "plan.json").read_text())
-    del plan["recipes"]
+    del plan["recipes"], plan["check"]
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     report = evaluate(MEETING, partial(Says, what=2), plan=0, episodes=4, out=tmp_path, resume=True)
     (note,) = report.notes

@@ -4,9 +4,10 @@ Run ── survey ──► jobs ── spread over workers ──► play_episo
 """
 
 from paceline.evaluate.compare import Comparison, compare
-from paceline.evaluate.driver import evaluate, rerun
+from paceline.evaluate.driver import evaluate
 from paceline.evaluate.report import Report, Score
+from paceline.evaluate.reruns import rerun, unlike
 from paceline.evaluate.run import Run
 from paceline.evaluate.statistics import Summary
 
-__all__ = ["Comparison", "Report", "Run", "Score", "Summary", "compare", "evaluate", "rerun"]
+__all__ = ["Comparison", "Report", "Run", "Score", "Summary", "compare", "evaluate", "rerun", "unlike"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from paceline.errors import BadInput
 from paceline.evaluate.report import Report, reward_of
@@ -42,7 +44,9 @@ class Comparison:
         return summary.mean is not None and summary.ci is not None and abs(summary.mean) > summary.ci
 
 
-def compare(a: Report, b: Report, policy_a: str | None = None, policy_b: str | None = None) -> list[Comparison]:
+def compare(
+    a: Report, b: Report, policy_a: str | None = None, policy_b: str | None = None, *, anyway: bool = False
+) -> list[Comparison]:
     """Compares two reports, mission by mission and over all missions.
 
     Args:
@@ -50,17 +54,40 @@ def compare(a: Report, b: Report, policy_a: str | None = None, policy_b: str | N
         b: The other.
         policy_a: Whose rewards count in A; None: those of all seats.
         policy_b: Whose rewards count in B.
+        anyway: Whether missions of one name are compared though their options or steps differ.
 
     Raises:
-        BadInput: they have no episode in common with the same seed; or a policy is in neither.
+        BadInput: they have no episode in common with the same seed; a mission of both was played with other options or
+            steps; or a policy is in neither.
     """
     left, right = _by_key(a, policy_a, "A"), _by_key(b, policy_b, "B")
     common = [key for key in left if key in right]
     if not common:
         raise BadInput("the two runs have no episode in common: the same mission with the same seed, played to its end")
     missions = list(dict.fromkeys(mission for mission, _ in common))
+    unlike = [] if anyway else list(_unlike_missions(a, b, missions))
+    if unlike:
+        raise BadInput(
+            f"the two runs did not play the same: {'; '.join(unlike)}. To compare them all the same: --anyway "
+            "(anyway=True)"
+        )
     names = [*missions, *(["*"] if len(missions) > 1 else [])]
     return [_compared(name, [key for key in common if name in (key[0], "*")], left, right) for name in names]
+
+
+def _unlike_missions(a: Report, b: Report, names: Sequence[str]) -> Iterator[str]:
+    """What differs between missions that are called the same, in words."""
+    left, right = ({mission["name"]: _played_with(mission) for mission in r.identity["missions"]} for r in (a, b))
+    for name in names:
+        for what in {**left[name], **right[name]}:
+            one, other = (each[name].get(what, "not given") for each in (left, right))
+            if one != other:
+                yield f"{what} of {name} is {one} in A, and {other} in B"
+
+
+def _played_with(mission: Mapping[str, Any]) -> dict[str, str]:
+    steps = mission.get("steps")
+    return {**mission.get("options", {}), "steps": "without a limit" if steps is None else str(steps)}
 
 
 def _by_key(report: Report, policy: str | None, which: str) -> dict[tuple[str, int], float]:

@@ -5,10 +5,9 @@ Run ── survey ──► jobs that are not on disk ── schedule, or cohort
 
 from __future__ import annotations
 
-import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -21,18 +20,19 @@ from paceline.engine import Plan, Trace, check_sendable, find_backend
 from paceline.errors import BadInput, NotSendable
 from paceline.evaluate.cohorts import play_in_cohorts
 from paceline.evaluate.given import affordable, chosen_device
-from paceline.evaluate.playing import Played, apart, play_episode, survey, understood
+from paceline.evaluate.playing import Played, apart, survey
 from paceline.evaluate.report import Report
+from paceline.evaluate.reruns import play_here, unlike
 from paceline.evaluate.run import Job, Run
 from paceline.evaluate.sources import digests
 from paceline.evaluate.spread import schedule_of
-from paceline.evaluate.store import Store, read_episodes
+from paceline.evaluate.store import Store
 from paceline.schedule import Note
 from paceline.seeds import sequence
 from paceline.team import Setting, cannot_be_copied, first_episodes
 from paceline.team.modes import check_deadline
 from paceline.team.modes import find as find_mode
-from paceline.types import Episode, Seat, typed_name
+from paceline.types import Episode, Seat
 
 LEVELS = ("missions", "episodes", "agents")
 """What may run side by side."""
@@ -94,7 +94,7 @@ def evaluate(
     watcher: Watcher | None = None,
     about: dict[str, Any] | None = None,
 ) -> Report:
-    """Plays every mission `episodes` times and scores the policies.
+    """Plays every mission `episodes` times and scores the policies. Warns if an episode failed: see `Report.ok`.
 
     Args:
         missions: Names as `paceline eval -m` takes them, what makes environments (a class, a function), or `Mission`s.
@@ -117,7 +117,7 @@ def evaluate(
         levels: What may run side by side: "missions", "episodes", "agents". What is left out runs one after another.
         replays: A directory for a replay of each episode, on missions that keep replays (mettagrid's).
         out: A directory for the results; each episode is on disk when it has ended.
-        resume: Whether to go on with what `out` holds.
+        resume: Whether to go on with what `out` holds: what is missing, or has failed, is played.
         verify: So many episodes are played again here afterwards, and their digests compared.
         trace: Records where the time goes.
         watcher: Told of every episode that has ended.
@@ -134,9 +134,12 @@ def evaluate(
     kept = None if replays is None else str(Path(replays).resolve())
     run = Run(played, players, episodes, seed, chosen_device(device), setting, casts, kept)
     care = Care(on_error, max_failures, episode_deadline)
-    return Evaluation(run, where, care, trace, watcher, levels).go(
+    report = Evaluation(run, where, care, trace, watcher, levels).go(
         None if out is None else Path(out), resume, verify, about
     )
+    if report.failures:
+        warnings.warn(f"{report.told_failures()}. See .failures, or call .raise_for_failures()", stacklevel=2)
+    return report
 
 
 class Evaluation:
@@ -219,7 +222,8 @@ class Evaluation:
         """Plays what is not on disk yet, and reports."""
         begin = perf_counter()
         store = self._store(out, resume, about or {}) if out is not None else None
-        done = dict(store.done) if store is not None else {}
+        # What failed is played again, as in every job that goes on with a run.
+        done = {key: each for key, each in store.done.items() if each.failure is None} if store is not None else {}
         try:
             with TemporaryDirectory(prefix="paceline-", ignore_cleanup_errors=True) as boxes:
                 self.run = self.run.with_blackbox(boxes)
@@ -269,7 +273,7 @@ class Evaluation:
         )
 
     def _play(self, done: dict[tuple[str, int], Episode], store: Store | None) -> None:
-        jobs = [job for job in self.run.jobs() if self._wanted(done.get(self.run.key(job)))]
+        jobs = [job for job in self.run.jobs() if self.run.key(job) not in done]
         tries = 1
         while jobs and not self._stopped(done):
             for job, (episode, notes) in self._played(jobs):
@@ -297,9 +301,6 @@ class Evaluation:
     def _note(self, notes: Iterable[Note]) -> None:
         for topic, text in notes:
             self._notes.setdefault(topic, text)
-
-    def _wanted(self, episode: Episode | None) -> bool:
-        return episode is None or (episode.failure is not None and self.care.on_error == "retry")
 
     def _stopped(self, done: dict[tuple[str, int], Episode]) -> bool:
         failed = sum(episode.failure is not None for episode in done.values())
@@ -343,7 +344,7 @@ class Evaluation:
         for number in chosen:
             episode = episodes[number]
             again = play_here(self.run, jobs[episode.mission, episode.index], self.plan)
-            found[episode.name] = again.digest == episode.digest
+            found[episode.name] = not unlike(episode, again)
         return found
 
 
@@ -372,34 +373,3 @@ def _check_sendable(run: Run) -> None:
         check_sendable(run)
     except NotSendable as error:
         raise BadInput(f"{error}; to play it here: --jobs 0, plan=0") from error
-
-
-def play_here(run: Run, job: Job, plan: Plan | None = None) -> Episode:
-    """Plays one episode in this process; in another, if the plan trusts it with data only."""
-    with apart(plan or Plan(), run.seed) as pool:
-        ((_, outcome),) = pool.stream(partial(play_episode, run.here()), [job], keys=[run.key(job)], deadline=math.inf)
-    if outcome.error is not None:
-        raise outcome.error
-    episode: Episode = outcome.answer[0]
-    return episode
-
-
-def rerun(run: Run, out: Path, name: str) -> tuple[Episode, Episode]:
-    """Plays one episode of a run again, here. Returns the record on disk and the new one.
-
-    Args:
-        run: The run, as it was.
-        out: Where its results are.
-        name: MISSION/EPISODE.
-
-    Raises:
-        BadInput: the run has no such episode.
-    """
-    mission, slash, number = name.rpartition("/")
-    known = read_episodes(out)
-    mission = next((full for full, _ in known if mission in (full, typed_name(full))), mission)
-    if not slash or not number.isdigit() or (mission, int(number)) not in known:
-        some = ", ".join(f"{m}/{i}" for m, i in list(known)[:5])
-        raise BadInput(f"{out} has no episode {name!r}; write MISSION/EPISODE, one of {some} …")
-    jobs = {run.key(job): job for job in run.jobs()}
-    return known[mission, int(number)], play_here(understood(run), jobs[mission, int(number)])

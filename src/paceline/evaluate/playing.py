@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from paceline.engine import Plan, Pool, data_record
-from paceline.errors import BadInput, attempt
+from paceline.errors import BadInput, MemberExit, attempt
 from paceline.evaluate.run import Job, Run
 from paceline.rollout import Rollout, play
 from paceline.schedule import Impatient, Note, Patience, TooLong, in_words
@@ -54,20 +54,34 @@ def play_episode(run: Run, job: Job, patience: Patience | None = None) -> Played
         raise
     except Mishap as mishap:
         episode.failure = Failure.of(mishap.error, mishap.agent, mishap.policy)
+    except SystemExit as error:
+        episode.failure = Failure.of(MemberExit(f"the episode called sys.exit(), with {error.code!r}"))
     except Exception as error:
         episode.failure = Failure.of(error)
     finally:
         if rollout is not None:
-            rollout.close()
+            notes += _closed(rollout, episode)
+    if rollout is not None and rollout.nan_seen is not None:
+        notes.append((f"nan {episode.mission}", f"an observation held NaN, first of {rollout.nan_seen}"))
     if rollout is not None and rollout.begun:
         failure, episode = episode.failure, rollout.episode
         episode.failure = failure and replace(failure, step=episode.steps)
     return finished(episode, job, perf_counter() - begin), notes
 
 
+def _closed(rollout: Rollout, episode: Episode) -> list[Note]:
+    """Ends a rollout; what its environment raises then changes nothing of what was played."""
+    try:
+        rollout.close()
+    except (Exception, SystemExit) as error:
+        what = f"close() of its environment raised {type(error).__name__}: {error}"
+        return [(f"close {episode.mission}", f"mission {episode.mission!r}: {what}; its episodes count")]
+    return []
+
+
 def rollout_of(run: Run, job: Job) -> Rollout:
     """The rollout of an episode, ready to begin."""
-    rollout = Rollout(run.missions[job.mission], job.index, device=run.device)
+    rollout = Rollout(run.missions[job.mission], job.index, device=run.device, finite=True)
     rollout.players = run.names(job, rollout.seats())
     replay = run.replay_of(job)
     if replay is not None:
@@ -156,7 +170,7 @@ def _seats(run: Run, number: int) -> Surveyed:
         if run.replays is not None:
             rollout.save_replay(Path(run.replays), {})  # tells now if it keeps none
     finally:
-        rollout.close()
+        _closed(rollout, rollout.episode)  # told when episodes are played
     if not seats:
         raise BadInput(f"mission {mission.name!r} has no seats: nobody can play it")
     cast = run.cast(number)
@@ -180,7 +194,7 @@ def _observed(run: Run, number: int, seat: Seat) -> tuple[Seat, Any]:
         agent = seat.agent if seat.agent in seen else next(iter(seen))
         return seats[agent], seen[agent]
     finally:
-        rollout.close()
+        _closed(rollout, rollout.episode)
 
 
 def _check_noop(run: Run, mission: Mission, seats: list[Seat]) -> None:

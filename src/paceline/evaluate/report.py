@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from paceline.errors import EpisodesFailed
 from paceline.evaluate.statistics import Summary, summarize
 from paceline.seeds import digest
 from paceline.types import Episode
@@ -78,6 +79,29 @@ class Report:
     def complete(self) -> bool:
         """Whether everything that was planned was played."""
         return len(self.episodes) == self.planned
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that was planned was played to its end, and came out the same where it was verified."""
+        return self.complete and not self.failures and all(self.verified.values())
+
+    def told_failures(self) -> str:
+        """How many episodes failed, and why the first one did; empty if none has."""
+        if not self.failures:
+            return ""
+        first = self.failures[0]
+        assert first.failure is not None
+        why = f"{first.name} (seed {first.seed}) by {first.failure.kind}: {first.failure.message}"
+        return f"{len(self.failures)} of {len(self.episodes)} episodes failed, {why}"
+
+    def raise_for_failures(self) -> None:
+        """Raises an error if an episode failed.
+
+        Raises:
+            EpisodesFailed: one has; the error has this report.
+        """
+        if self.failures:
+            raise EpisodesFailed(self)
 
     def played_to_the_end(self, mission: str) -> list[Episode]:
         """The episodes of a mission that did not fail ("*": of all missions)."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paceline.errors import BadInput
-from paceline.evaluate.report import Report
-from paceline.records import Records, damaged, read_lines, read_plan
-from paceline.types import Episode, Failure
+from paceline.evaluate.report import Report, plain
+from paceline.records import PLAN, Records, UncheckedLines, damaged, read_lines, read_plan
+from paceline.types import Episode
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 EPISODES = "episodes.jsonl"
 
@@ -35,7 +39,7 @@ class Store:
 
     def add(self, episode: Episode) -> None:
         """Writes an episode that has ended; it is on disk when this returns."""
-        self._records.add(asdict(episode))
+        self._records.add(plain(asdict(episode)))
 
     def finish(self, report: Report) -> None:
         """Writes the report."""
@@ -46,34 +50,62 @@ class Store:
         self._records.close()
 
 
-def read_episodes(path: Path) -> dict[tuple[str, int], Episode]:
-    """The episodes of a run that are on disk; of one that was played again, the last word."""
-    return _episodes(path, read_lines(path / EPISODES))
+def read_episodes(path: Path, unchecked: UncheckedLines | None = None) -> dict[tuple[str, int], Episode]:
+    """The episodes of a run that are on disk; of one that was played again, the last word.
+
+    Args:
+        path: The directory of the run.
+        unchecked: Counts the lines that carry no check.
+    """
+    return _episodes(path, read_lines(path / EPISODES, unchecked=unchecked))
 
 
 def read_report(path: Path) -> Report:
-    """The report of a run, complete or not, from what is on disk."""
+    """The report of a run, complete or not, from what is on disk.
+
+    Raises:
+        BadInput: there is no run of an evaluation, or it is damaged.
+    """
     plan = read_plan(path)
     if "missions" not in plan.get("identity", {}):
         raise BadInput(f"{path} is no run of an evaluation: its plan.json does not say what was played")
-    identity = plan["identity"]
-    done = read_episodes(path)
-    order = [(mission["name"], index) for mission in identity["missions"] for index in range(identity["episodes"])]
-    episodes = [done[key] for key in order if key in done]
-    return Report(identity, episodes, len(order), out=str(path))
+    identity, unchecked = plan["identity"], UncheckedLines(path / EPISODES)
+    done = read_episodes(path, unchecked)
+    try:
+        order = [(mission["name"], index) for mission in identity["missions"] for index in range(identity["episodes"])]
+        _ = [(policy["name"], policy["share"]) for policy in identity["policies"]]
+        episodes = [done[key] for key in order if key in done]
+    except (KeyError, TypeError) as error:
+        raise BadInput(f"{path / PLAN} is damaged: it does not say what was played ({error})") from error
+    return Report(identity, episodes, len(order), notes=unchecked.notes, out=str(path))
 
 
 def _episodes(path: Path, lines: Iterable[dict[str, Any]]) -> dict[tuple[str, int], Episode]:
     found: dict[tuple[str, int], Episode] = {}
     for number, line in enumerate(lines, 1):
         try:
-            episode = _episode(dict(line))
-        except (KeyError, TypeError) as error:
-            raise damaged(path / EPISODES, number, error) from error
+            episode = _form().validate_python({**line, "stats": _with_nan(line["stats"])})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise damaged(path / EPISODES, number, _first_line(error)) from error
         found[episode.mission, episode.index] = episode
     return found
 
 
-def _episode(content: dict[str, Any]) -> Episode:
-    failure = content.pop("failure")
-    return Episode(**content, failure=None if failure is None else Failure(**failure))
+@cache
+def _form() -> TypeAdapter[Episode]:
+    """What a line must be. Its checks are imported when a run is read: they take a while."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Episode)
+
+
+def _with_nan(stats: Mapping[str, Mapping[str, float | None]]) -> dict[str, dict[str, float]]:
+    """Counts as they were: JSON has no NaN, so it is null there."""
+    return {
+        agent: {name: float("nan") if value is None else value for name, value in numbers.items()}
+        for agent, numbers in stats.items()
+    }
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split("\n")[:3]) if str(error) else type(error).__name__
