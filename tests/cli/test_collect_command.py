@@ -65,6 +65,13 @@ class Raises(Numbered):
         return 1
 
 
+class Kills(Numbered):
+    def gain(self):
+        if self.task == 1:
+            os.kill(os.getpid(), 9)
+        return 1
+
+
 class Hangs(Numbered):
     def gain(self):
         if self.task == 4:
@@ -324,3 +331,14 @@ def test_a_mistake_is_told_and_nothing_is_played(
     assert err.startswith("error: ")
     assert complaint in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rollout_that_lost_its_worker_is_played_again_in_one(desk: Path) -> None:
+    """Neither the run nor `rerun` is killed by it."""
+    first = run(
+        "collect", "own_worlds.py:Kills", "--random", "--tasks", "0,1,2", "-j", "2", "--out", "killed", cwd=desk
+    )
+    assert first.returncode == 3
+    assert "rollout 1: WorkerLost" in first.stdout
+    again = run("rerun", "killed", "1", cwd=desk)
+    assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "the same")

@@ -26,6 +26,12 @@ def test_the_options_of_a_built_in_mission(capsys: pytest.CaptureFixture[str]) -
     assert not any(line.startswith("render_mode") for line in lines)
 
 
+def test_the_options_of_a_game_in_ordered_turns(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = told(capsys, "treasure_hunt,turn=ordered")
+    assert 'turn=\'ordered\' "simultaneous" or "ordered".' in lines
+    assert any(line.startswith("gems=None How many gems") for line in lines)
+
+
 def test_the_options_of_policies(capsys: pytest.CaptureFixture[str]) -> None:
     lines = told(capsys, "torch,kw.sharpness=2")
     assert "kw.sharpness=2 Likelihoods are raised to this power; None: always the likeliest action." in lines

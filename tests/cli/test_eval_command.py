@@ -18,6 +18,7 @@ from paceline.catalog import find_missions
 from paceline.cli.app import run as run_here
 from paceline.evaluate import evaluate
 from paceline.policies import POLICIES
+from paceline.records import checked
 from paceline.worlds import MISSIONS
 
 SOURCE = str(Path(paceline.__file__).parents[1])
@@ -223,7 +224,7 @@ def test_without_anything_something_is_played(desk: Path, tmp_path: Path) -> Non
     answer = played("-e", "1", "-s", "5", cwd=tmp_path)
     assert [line.split()[0] for line in answer.stdout.splitlines()[1:4]] == ["forage", "cleanup", "courier"]
     (results,) = (tmp_path / "runs").iterdir()
-    assert sorted(path.name for path in results.iterdir()) == ["episodes.jsonl", "plan.json", "report.json"]
+    assert sorted(path.name for path in results.iterdir()) == [".lock", "episodes.jsonl", "plan.json", "report.json"]
 
 
 # -- once more, and one against the other --------------------------------------------------------------------
@@ -251,10 +252,17 @@ def test_rerun_sees_that_an_episode_is_not_the_same(desk: Path, tmp_path: Path) 
         (tmp_path / name).write_text((desk / "b" / name).read_text())
     lines = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
     tampered = next(line for line in lines if (line["mission"], line["index"]) == ("courier,steps=20", 1))
-    tampered["digest"] = "0" * 64
+    tampered["rewards"]["agent_0"] = 1003.0
+    (tmp_path / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    answer = run("rerun", str(tmp_path), "courier,steps=20/1", cwd=desk)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert "is damaged (it is not what was written" in answer.stderr
+    for line in lines:
+        del line["check"]  # as older releases wrote them
     (tmp_path / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     answer = run("rerun", str(tmp_path), "courier,steps=20/1", cwd=desk)
     assert answer.returncode == 1
+    assert answer.stdout.splitlines()[-2].startswith("rewards agent_0 was 1003.0, and is ")
     assert answer.stdout.splitlines()[-1] == "NOT the same"
 
 
@@ -299,7 +307,9 @@ def test_a_run_is_resumed_only_as_what_it_was(desk: Path, capsys: pytest.Capture
 def test_verify_says_so_when_an_episode_comes_out_differently(desk: Path, tmp_path: Path) -> None:
     played("-m", "forage-duel", "-s", "4", "-p", "random", "-e", "1", "--out", str(tmp_path / "run"), cwd=desk)
     lines = tmp_path / "run" / "episodes.jsonl"
-    lines.write_text(json.dumps({**json.loads(lines.read_text()), "digest": "0" * 64}) + "\n")
+    line = json.loads(lines.read_text())
+    del line["check"]
+    lines.write_text(json.dumps(checked({**line, "digest": "0" * 64})) + "\n")
     answer = played("--resume", str(tmp_path / "run"), "--verify", "1", cwd=desk, code=1)
     assert "these came out differently: forage-duel/0" in answer.stdout
 
@@ -407,3 +417,13 @@ def test_a_mistake_ends_the_command_with_2(tmp_path: Path) -> None:
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr.startswith("error: there is no mission 'forrage'; close to it: forage")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_that_cannot_be_written_is_told_before_anything_is_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("eval", "-m", "courier,steps=5", "-e", "1", "-j", "0", "--out", str(tmp_path / "run"), "--trace")
+    code, out, err = told(capsys, *words, str(tmp_path))
+    assert (code, out) == (2, "")
+    assert f"error: --trace {tmp_path} cannot be written: Is a directory; give another file" in err
+    assert not (tmp_path / "run").exists()

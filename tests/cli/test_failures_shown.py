@@ -83,3 +83,10 @@ in member 0 (key ('m', 0)), act()
 def test_a_timeout_of_one_agent_keeps_its_step() -> None:
     lost = Episode("m", 2, 2, failure=Failure("CallTimeout", "too slow", "a", "p", 4))
     assert told(lost) == "m/2 (seed 2, agent a, policy p, step 4): CallTimeout: too slow"
+
+
+def test_escape_sequences_do_not_reach_the_terminal() -> None:
+    failure = Failure("Oops", "\x1b]0;gotcha\x07 and \x1b[2J\nnext", traceback='  File "own.py", line 1\n    \x1b[2J\n')
+    episode = Episode("m", 0, 0, failure=failure)
+    assert told(episode) == "m/0 (seed 0, step 0): Oops: \\x1b]0;gotcha\\x07 and \\x1b[2J\nnext"
+    assert "\x1b" not in own_frames(failure.traceback)

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +95,10 @@ def test_the_end_is_told_and_on_disk(finished: tuple[Path, str], trained: Traini
     assert lines[-1] == f"digest:  {trained.digest}"
     files = {"training.json", "epochs.csv", "updates.csv", "weights.npz", "plan.json", "turns.csv"}
     assert files <= {path.name for path in run.iterdir()}
-    assert (run / "curves.png").exists() != ("no curves.png: matplotlib is not installed" in page)
+    log = (run / "train.log").read_text()
+    assert "checkpoint after 8 of 8 epochs" in log
+    assert f"update 3 of agent 'agent_2' in process {os.getpid()}: 80 rows, {{'loss':" in log
+    assert (run / "curves.png").exists()
     turns, epochs = rows_of(run / "turns.csv"), rows_of(run / "epochs.csv")
     assert len(turns) == 8 * 10 * 4
     for epoch in epochs:
@@ -160,6 +162,22 @@ def test_a_file_says_what_the_flags_do_not(told: Told) -> None:
     assert json.loads(told("--resume", "made", "--json")[1])["digest"] == reference.digest
 
 
+def test_agents_may_act_in_order(told: Told) -> None:
+    """--turn ordered is another game, that --speculate does not change; the figures of speculation are told."""
+    words = (MISSION, "--turn", "ordered", "--learners", LEARNERS, "--epochs", "3", "--no-save", "--plan", "inline")
+    reference = train(MISSION, LEARNERS, epochs=3, turn="ordered", plan="inline").digest
+    code, page, _ = told(*words, "--speculate", "--json")
+    found = json.loads(page)
+    assert (code, found["digest"], found["turn"]) == (0, reference, "ordered")
+    assert found["speculation"]["ahead"] == found["speculation"]["answers"] == found["steps"] == 3 * 10 * 4
+    assert found["speculation"]["rate"] == found["speculation"]["again"] / 120
+    Path("hunt.yaml").write_text(
+        yaml.safe_dump({"mission": MISSION, "learners": LEARNERS, "epochs": 3, "turn": "ordered", "speculate": False})
+    )
+    code, page, _ = told("hunt.yaml", "--no-save")
+    assert (code, reference in page, "speculation: none; as asked" in page) == (0, True, True)
+
+
 def test_seeds_are_a_table(told: Told, trained: Training) -> None:
     """Each seed has the digest that it has alone, side by side or one after another, and a directory of its own."""
     words = (*WORDS, "--seed", "13", "--seeds", "2", "--out", "s")
@@ -202,6 +220,9 @@ def test_seeds_are_a_table(told: Told, trained: Training) -> None:
         ((*WORDS, "--turns", "csv", "--no-save"), "--turns needs a directory"),
         ((*WORDS, "--out", "x", "--no-save"), "--no-save and --out"),
         ((*WORDS, "--seeds", "2", "--trace", "t.json"), "--trace and --seeds"),
+        ((*WORDS, "--turn", "random"), "give simultaneous or ordered"),
+        ((*WORDS, "--speculate"), "give turn='ordered' with it"),
+        (("gym:CartPole-v1", "--turn", "ordered", "--epochs", "2"), "cannot be stepped agent by agent"),
         (("--resume", "nowhere"), "there is no plan.json"),
         (("absent.yaml",), "absent.yaml cannot be read"),
         (("odd.yaml",), "odd.yaml: train.epoch is not known; did you mean epochs?"),
@@ -221,9 +242,9 @@ def test_what_makes_no_sense_is_told_before_anything_starts(told: Told, words: t
     assert not Path("runs").exists()
 
 
-@pytest.mark.skipif(find_spec("tensorboard") is not None, reason="TensorBoard is here")
-def test_what_is_missing_for_tensorboard_is_told(told: Told) -> None:
+def test_what_is_missing_for_tensorboard_is_told(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     """--tensorboard without TensorBoard is an error, found before anything starts."""
+    monkeypatch.setattr("paceline.report.board.find_spec", lambda name: None)
     code, _, said = told(*WORDS, "--tensorboard")
     assert (code, "pip install tensorboard" in said, Path("runs").exists()) == (2, True, False)
 

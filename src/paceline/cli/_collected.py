@@ -74,6 +74,8 @@ class Collected:
                     "workers": timing.workers,
                     "utilisation": timing.utilisation,
                     "building": timing.building,
+                    "environments": timing.environments,
+                    "policy": timing.policy,
                     "slowest": {"rollout": timing.slowest[0], "seconds": timing.slowest[1]},
                     "median": timing.median,
                 },

@@ -15,7 +15,7 @@ from typing import Any
 from paceline.collect import Collection, Collector, Recording
 from paceline.collect.task_sets import TASK_WORDS
 from paceline.engine import Plan, Trace
-from paceline.errors import BadInput, RolloutsFailed
+from paceline.errors import BadInput, CallTimeout, RolloutsFailed, WorkerLost
 from paceline.records import read_plan
 
 _KEPT = "collect"  # not "asked" or "command": those are what `eval` and `rollout` can go on with
@@ -136,10 +136,14 @@ def played_again(collector: Collector, count: int, indices: Sequence[int]) -> Co
         return again
 
 
-def replayed(asked: Asked, index: int) -> tuple[Recording, dict[str, str]]:
-    """One rollout, played alone in this process; and the digests of the files that it follows from."""
-    with asked.collector(Plan("inline", 1)) as collector:
-        return played_again(collector, asked.count(), [index])[0], collector.files
+def replayed(asked: Asked, before: Recording) -> tuple[Recording, dict[str, str]]:
+    """One rollout, played alone; and the digests of the files that it follows from.
+
+    It is played in this process, so that a debugger sees it, unless its worker was lost with it.
+    """
+    lost = before.failure is not None and before.failure.kind in (WorkerLost.__name__, CallTimeout.__name__)
+    with asked.collector(Plan("process" if lost else "inline", 1)) as collector:
+        return played_again(collector, asked.count(), [before.index])[0], collector.files
 
 
 def elsewhere(plan: Plan) -> Plan:

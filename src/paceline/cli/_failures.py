@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 import paceline
+from paceline.cli._terminal import harmless
 from paceline.evaluate import Report
 from paceline.evaluate.store import EPISODES
 from paceline.types import Episode
@@ -47,18 +48,18 @@ def show_failures(page: Console, report: Report) -> None:
 
 
 def told(episode: Episode) -> str:
-    """A failure in a line; of an episode that was lost with its worker nobody knows the step."""
+    """A failure in a line; of an episode that was lost before its first action the step is not known."""
     failure = episode.failure
     assert failure is not None
     who = f", agent {failure.agent}, policy {failure.policy}" if failure.agent else ""
-    step = "" if failure.kind in _LOST and not failure.agent else f", step {failure.step}"
-    return f"{episode.name} (seed {episode.seed}{who}{step}): {failure.kind}: {failure.message}"
+    step = "" if failure.kind in _LOST and not (failure.agent or failure.step) else f", step {failure.step}"
+    return harmless(f"{episode.name} (seed {episode.seed}{who}{step}): {failure.kind}: {failure.message}")
 
 
 def own_frames(traceback: str) -> str:
     """The frames that are not Paceline's, innermost last, and what was raised there; empty if all are ours."""
     blocks = [block for block in map(_own_lines, _CHAIN.split(traceback)) if any(_FRAME.match(line) for line in block)]
-    return "\n".join(line for block in blocks for line in block)
+    return harmless("\n".join(line for block in blocks for line in block))
 
 
 def _own_lines(block: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,11 @@ from paceline.evaluate.run import Run
 from paceline.types import Episode
 
 if TYPE_CHECKING:
+    from paceline.meta.loop import Loop
     from paceline.train.trainer import Trainer
 
 _LAST = 10  # epochs whose mean reward is shown
+_AGENTS = 4  # agents whose rewards are shown one by one
 _BARS = 12  # more missions than this share one bar
 
 
@@ -87,14 +90,15 @@ class RolloutProgress:
 
 
 class TrainingProgress:
-    """One bar for the epochs of a training; silent where stderr is no terminal.
+    """One bar for a training; silent where stderr is no terminal.
 
     Args:
+        look: Says how far a training is, of how much, and what is told beside the bar.
         name: What stands before the bar.
     """
 
-    def __init__(self, name: str = "epochs") -> None:
-        self._name = name
+    def __init__(self, look: Callable[[Any], tuple[int, int, str]], name: str) -> None:
+        self._look, self._name = look, name
         self._bars: Any = None
         self._bar: Any = None
 
@@ -108,21 +112,47 @@ class TrainingProgress:
         if self._bars is not None:
             self._bars.stop()
 
-    def tell(self, trainer: Trainer) -> None:
-        """An epoch has been played; a watcher of `train`."""
+    def tell(self, training: Any) -> None:
+        """Something has been played; a watcher of `train` and of `meta`."""
         if self._bars is None:
             return
+        done, total, told = self._look(training)
         if self._bar is None:  # a training that goes on begins in mid-bar, which must not count as speed
-            total = trainer.job.timetable.epochs
-            self._bar = self._bars.add_task(self._name, total=total, completed=trainer.epoch - 1, told="")
-        self._bars.update(self._bar, completed=trainer.epoch, told=_told(trainer))
+            self._bar = self._bars.add_task(self._name, total=total, completed=done, told="")
+        self._bars.update(self._bar, completed=done, told=told)
+
+
+def epochs_of(trainer: Trainer) -> tuple[int, int, str]:
+    """How far a training of independent learners is."""
+    return trainer.epoch, trainer.job.timetable.epochs, _told(trainer)
+
+
+def steps_of(loop: Loop) -> tuple[int, int, str]:
+    """How far a meta-training is."""
+    return loop.env_steps, loop.job.n_env_steps_total, _told_of_loop(loop)
+
+
+def _told_of_loop(loop: Loop) -> str:
+    """Returns in training and of each episode of an unseen task, and where the time goes."""
+    unseen = " ".join(f"{mean:.2f}" for mean in loop.evaluations[-1].episodes)
+    spent = sum(loop.seconds.values()) or 1.0
+    shares = ", ".join(f"{name} {100 * loop.seconds[name] / spent:.0f} %" for name in ("collect", "update"))
+    return f"return {loop.returns[-1].sum(1).mean():.2f}  evaluation tasks {unseen}  {shares}"
 
 
 def _told(trainer: Trainer) -> str:
-    """Reward of the last epochs, updates and lag."""
+    """Reward of the last epochs, of one agent after the other if they are few; updates and lag."""
     last = [value for worlds in trainer.rewards[-_LAST:] for world in worlds for value in world.values()]
     done, lag = len(trainer.updates.records), max(trainer.lags[-1].values())
-    return f"reward {statistics.fmean(last):.2f}  updates {done}  lag {lag}"
+    agents = trainer.job.agents
+    if len(agents) > _AGENTS:
+        return f"reward {statistics.fmean(last):.2f}  updates {done}  lag {lag}"
+    means = (f"{_mean(trainer.rewards[-_LAST:], agent):.2f}" for agent in agents)
+    return f"reward {' '.join(means)}  updates {done}  lag {lag}"
+
+
+def _mean(rewards: list[list[dict[str, float]]], agent: str) -> float:
+    return statistics.fmean(world.get(agent, 0.0) for worlds in rewards for world in worlds)
 
 
 def _made_bars(told: str = "[red]{task.fields[failed]}") -> Any:

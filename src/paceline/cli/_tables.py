@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from paceline.cli._failures import show_failures
+from paceline.cli._terminal import harmless
 from paceline.evaluate import Comparison, Report, Score, Summary
 from paceline.evaluate.replacement import Replacement, replacements
 
@@ -42,7 +43,7 @@ def show_report(report: Report, *, stats: bool = False) -> None:
     if stats:
         _show_stats(page, report)
     for note in report.notes[:_SHOWN]:
-        page.print(Text(f"note: {note}", style="dim"))
+        page.print(Text(f"note: {harmless(note)}", style="dim"))
     show_failures(page, report)
     _show_verified(page, report)
     page.print(Text(_how(report), style="dim"))

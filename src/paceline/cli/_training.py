@@ -6,18 +6,18 @@ flags and CONFIG.yaml ──► Asked ──► plan.json, with the directory �
 
 from __future__ import annotations
 
-import math
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from paceline.cli._resuming import home_of
-from paceline.cli._running import plan_of
-from paceline.engine import Plan, Pool, Trace
+from paceline.cli._seeds import AskedOfTraining, each_seed
+from paceline.engine import Plan, Trace
 from paceline.errors import BadInput
 from paceline.evaluate.given import chosen_device
 from paceline.records import PLAN, begin_run, read_plan
@@ -28,30 +28,21 @@ from paceline.train.config import read_config
 from paceline.train.train import Watcher
 from paceline.train.turns import FORMS, TurnLog
 
+LOG = "train.log"
 FILES = (".yaml", ".yml")
 _KEPT = "train"  # not "asked", "command" or "collect": those are what other commands can go on with
 _PLACE = ("plan", "jobs")  # they say one thing together: half of it would contradict what is given now
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a training follows from, and what is kept of it.
+class Asked(AskedOfTraining):
+    """What `paceline train` is asked; see `AskedOfTraining`.
 
     Attributes:
-        settings: Keywords of `train`.
-        plan: Where it runs: a word.
-        jobs: A number of workers, or "auto".
-        seeds: How many seeds are trained; None: one, and its results are not those of several.
         turns: As what the turns are kept; None: they are not.
-        tensorboard: Whether event files of TensorBoard are written.
     """
 
-    settings: dict[str, Any] = field(default_factory=dict)
-    plan: str = "auto"
-    jobs: str = "auto"
-    seeds: int | None = None
     turns: str | None = None
-    tensorboard: bool = False
 
     def __post_init__(self) -> None:
         if "mission" not in self.settings:
@@ -60,21 +51,6 @@ class Asked:
             raise BadInput("say how long to train: --epochs N, or epochs in CONFIG.yaml")
         if self.turns is not None and self.turns not in FORMS:
             raise BadInput(f"--turns {self.turns}: give {' or '.join(FORMS)}")
-
-    @property
-    def place(self) -> Plan:
-        """Where it runs."""
-        return plan_of(self.plan, self.jobs, False)
-
-    @property
-    def numbers(self) -> range:
-        """The seeds."""
-        first = self.settings.get("seed", 0)
-        return range(first, first + (self.seeds or 1))
-
-    def of_seed(self, seed: int) -> Asked:
-        """The training of one of the seeds."""
-        return replace(self, settings={**self.settings, "seed": seed}, seeds=None)
 
     def about(self) -> dict[str, Any]:
         """For plan.json."""
@@ -144,7 +120,7 @@ def _check_same(run: Path, before: Asked, now: Mapping[str, Any]) -> None:
     """What `train` cannot see: options beside its own, and the settings of seeds that are not begun yet."""
     known = {"seeds": before.seeds, "turns": before.turns, **(before.settings if before.seeds else {})}
     for name, value in now.items():
-        if value is None or name == "deadline" or not (name in known or before.seeds):
+        if value is None or name in ("deadline", "speculate") or not (name in known or before.seeds):
             continue
         if known.get(name) != value:
             was = f"{name}={known[name]!r}" if known.get(name) is not None else f"no {name}"
@@ -185,6 +161,8 @@ def trained(
     board = Board(out / "tensorboard") if asked.tensorboard and out is not None else None
     turns = TurnLog(out, asked.turns) if asked.turns is not None and out is not None else None
     with ExitStack() as stack:
+        if out is not None:
+            stack.enter_context(_logged(out / LOG))
         for each in (board, turns):
             if each is not None:
                 stack.callback(each.close)
@@ -205,6 +183,28 @@ def trained(
     if out is not None and can_draw():
         draw_agents(training.rewards, training.agents, out / "curves.png")
     return training
+
+
+@contextmanager
+def _logged(path: Path) -> Iterator[None]:
+    """Has a file keep what is logged while the body runs; warnings are shown on stderr as they are without it."""
+    logger = logging.getLogger("paceline")
+    file = logging.FileHandler(path, encoding="utf-8", delay=True)
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(processName)s %(process)d: %(message)s"))
+    added: list[logging.Handler] = [file]
+    if not logger.hasHandlers() and logging.lastResort is not None:
+        added.append(logging.lastResort)
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    for handler in added:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in added:
+            logger.removeHandler(handler)
+        logger.setLevel(before)
+        file.close()
 
 
 def _both(*watchers: Watcher | None) -> Watcher:
@@ -233,17 +233,7 @@ def trained_seeds(
     Yields:
         A seed and what came of it, as JSON has it, as seeds finish.
     """
-    place, seeds = asked.place, asked.numbers
-    if place.backend != "process" or (place.workers or 1) < 2:
-        for seed in seeds:
-            yield seed, _of_seed(asked, out, place, watcher(seed), seed)
-        return
-    workers = min(place.workers or 1, len(seeds))
-    with Pool([], backend="process", workers=workers, deadline=math.inf) as pool:
-        for index, outcome in pool.stream(partial(_of_seed, asked, out, Plan("inline", 1), None), seeds):
-            if outcome.error is not None:
-                raise outcome.error
-            yield seeds[index], outcome.answer
+    yield from each_seed(partial(_of_seed, asked, out), asked.numbers, asked.place, watcher)
 
 
 def _of_seed(asked: Asked, out: Path | None, plan: Plan, watcher: Watcher | None, seed: int) -> dict[str, Any]:

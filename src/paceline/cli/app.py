@@ -19,6 +19,7 @@ from typing import Annotated
 import typer
 
 import paceline.cli
+from paceline.cli._terminal import harmless
 from paceline.errors import PacelineError
 
 __all__ = ["app", "run"]
@@ -57,7 +58,7 @@ def run() -> int:
 
 
 def _tell(what: str, *details: str, code: int = 2) -> int:
-    print("\n  ".join([f"error: {what}", *details]), file=sys.stderr)
+    print(harmless("\n  ".join([f"error: {what}", *details])), file=sys.stderr)
     return code
 
 

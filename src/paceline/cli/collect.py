@@ -141,4 +141,5 @@ def _played(collector: Collector, asked: Asked, progress: RolloutProgress, out: 
 
 def _say_goodbye(done: int, count: int, out: Path | None) -> None:
     kept = f"{done} of {count} rollouts are kept: {out}" if out is not None else "nothing was kept (--no-save)"
+    kept = kept if done else f"none of {count} rollouts had ended"
     print(f"interrupted; {kept}", file=sys.stderr)

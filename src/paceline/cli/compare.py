@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,8 @@ Examples:
   paceline eval -m forage -p memory -e 50 --out runs/b
   paceline compare runs/a runs/b
   paceline compare runs/a runs/b --policy-a greedy --policy-b memory --json
+
+Missions of one name must have been played with the same options and steps; --anyway compares them all the same.
 """
 
 
@@ -34,6 +37,9 @@ def compare(
     policy_b: Annotated[
         str | None, typer.Option(metavar="NAME", help="Whose seats count in B.  [default: all]")
     ] = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Compare missions of one name though their options or steps differ.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
 ) -> int:
     """Prints how B did against A."""
@@ -42,7 +48,10 @@ def compare(
     from paceline.evaluate.report import plain
     from paceline.evaluate.store import read_report
 
-    found = compare_reports(read_report(a), read_report(b), policy_a, policy_b)
+    left, right = read_report(a), read_report(b)
+    for note in (*left.notes, *right.notes):
+        print(f"note: {note}", file=sys.stderr)
+    found = compare_reports(left, right, policy_a, policy_b, anyway=anyway)
     if as_json:
         rows = [{**asdict(each), "win_rate": each.win_rate, "clear": each.clear} for each in found]
         print(json.dumps(plain({"a": str(a), "b": str(b), "missions": rows})))

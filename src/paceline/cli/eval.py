@@ -255,6 +255,8 @@ class _Evaluation:
         from paceline.evaluate.driver import Evaluation
 
         self._asked, self._file = asked, trace
+        if trace is not None:
+            _check_writable(trace)
         self._trace = Trace() if trace is not None else None
         self._progress = Progress(run)
         self.under_way: Evaluation = Evaluation(run, plan, care, self._trace, self._progress.tell, levels)
@@ -267,12 +269,41 @@ class _Evaluation:
                 report = self.under_way.go(out, resume, verify, self._asked.about())
         except KeyboardInterrupt:
             _say_goodbye(out)
+            self._write_trace()
             return 130
-        finally:
-            if self._trace is not None and self._file is not None:
-                self._trace.write(self._file)
+        except BaseException:
+            self._write_trace()
+            raise
         _print(report, form, page)
+        self._write_trace()
         return _code(report)
+
+    def _write_trace(self) -> None:
+        """After the results: they are not lost with it."""
+        if self._trace is None or self._file is None:
+            return
+        try:
+            self._trace.write(self._file)
+        except OSError as error:
+            print(f"error: --trace {self._file} cannot be written: {error.strerror}", file=sys.stderr)
+
+
+def _check_writable(trace: Path) -> None:
+    """Told before anything is played.
+
+    Raises:
+        BadInput: the file cannot be written there.
+    """
+    from paceline.errors import BadInput
+
+    try:
+        trace.parent.mkdir(parents=True, exist_ok=True)
+        existed = trace.exists()
+        trace.open("ab").close()
+        if not existed:
+            trace.unlink()
+    except OSError as error:
+        raise BadInput(f"--trace {trace} cannot be written: {error.strerror}; give another file") from error
 
 
 def _form(as_json: bool, as_csv: bool, summary: str | None, stats: bool) -> str:

@@ -112,9 +112,17 @@ def _options(mission: Any, env: Any) -> list[Any]:
 
     if isinstance(mission.make, Recipe):
         return options_of(lambda: None, mission.make.options())
-    maker = mission.make if names_its_options(mission.make) else type(getattr(env, "unwrapped", env))
+    maker = mission.make if names_its_options(mission.make) else _class_of(getattr(env, "unwrapped", env))
     registered = getattr(getattr(env, "spec", None), "kwargs", None) or {}  # with Gymnasium
     return options_of(maker, {**registered, **mission.options}, ("render_mode",))
+
+
+def _class_of(env: Any) -> type:
+    """The class that took an env's options: of a game on a grid, the game's."""
+    from paceline.worlds.grid.game import Game
+
+    game = getattr(env, "game", None)
+    return type(game if isinstance(game, Game) else env)
 
 
 def _list(found: dict[str, str], as_json: bool, more: str) -> None:

@@ -54,10 +54,11 @@ def _rollout_again(directory: Path, index: str) -> int:
 
     before = read_rollout(directory, index)
     asked = asked_before(directory)
-    now, files = replayed(asked, before.index)
+    now, files = replayed(asked, before)
     for name, rollout in (("on disk", before), ("now", now)):
         print(f"{name:8} {rollout.digest}  {_rollout(rollout)}")
-    return _verdict(directory, before.digest == now.digest, now.failure, files)
+    same = before.digest == now.digest
+    return _verdict(directory, [] if same else ["the digest differs"], now.failure, files)
 
 
 def _rollout(rollout: Recording) -> str:
@@ -72,6 +73,7 @@ def _episode_again(directory: Path, episode: str) -> int:
     from paceline.cli._asking import asked_before
     from paceline.cli._failures import told
     from paceline.evaluate import rerun as play_again
+    from paceline.evaluate import unlike
     from paceline.evaluate.sources import digests
 
     asked = asked_before(directory, {})
@@ -80,18 +82,23 @@ def _episode_again(directory: Path, episode: str) -> int:
     for name, record in (("on disk", before), ("now", now)):
         what = told(record) if record.failure else f"{record.steps} steps, rewards {_rewards(record.rewards)}"
         print(f"{name:8} {record.digest}  {what}")
-    return _verdict(directory, before.digest == now.digest, now.failure, digests(run))
+    return _verdict(directory, unlike(before, now), now.failure, digests(run))
 
 
-def _verdict(directory: Path, same: bool, failure: Failure | None, files: dict[str, str]) -> int:
+def _verdict(directory: Path, unlike: list[str], failure: Failure | None, files: dict[str, str]) -> int:
+    from paceline.cli._terminal import harmless
     from paceline.records import changed, read_plan
 
     if failure is not None and failure.traceback:
-        print(failure.traceback, file=sys.stderr)
+        print(harmless(failure.traceback), file=sys.stderr)
     for file in changed(read_plan(directory), files):
         print(f"{file} has changed since the run was begun")
-    print("the same" if same else "NOT the same")
-    return 0 if same else 1
+    for difference in unlike[:_SHOWN]:
+        print(difference)
+    if len(unlike) > _SHOWN:
+        print(f"… and {len(unlike) - _SHOWN} more")
+    print("NOT the same" if unlike else "the same")
+    return 1 if unlike else 0
 
 
 def _rewards(rewards: dict[str, float]) -> str:

@@ -147,6 +147,8 @@ def rollout(
         asked = asked.seeded(groups, resume)
         what = {"identity": asked.identity(groups), "files": asked.files(groups, found), **kept(given)}
         records = _records(what, out, resume)
+        for note in records.notes:
+            print(f"note: {note}", file=sys.stderr)
         try:
             return _play(groups, found, records, asked, pace, as_json)
         finally:

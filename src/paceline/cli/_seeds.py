@@ -1,0 +1,70 @@
+"""What is asked of a training, and its seeds: one after another, or side by side, each in a process of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Self
+
+from paceline.cli._running import plan_of
+from paceline.engine import Plan, Pool
+
+
+@dataclass(frozen=True)
+class AskedOfTraining:
+    """What a training follows from, and what is kept of it.
+
+    Attributes:
+        settings: Keywords of the job.
+        plan: Where it runs: a word.
+        jobs: A number of workers, or "auto".
+        seeds: How many seeds are trained; None: one, and its results are not those of several.
+        tensorboard: Whether event files of TensorBoard are written.
+    """
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    plan: str = "auto"
+    jobs: str = "auto"
+    seeds: int | None = None
+    tensorboard: bool = False
+
+    @property
+    def place(self) -> Plan:
+        """Where it runs."""
+        return plan_of(self.plan, self.jobs, False)
+
+    @property
+    def numbers(self) -> range:
+        """The seeds."""
+        first = self.settings.get("seed", 0)
+        return range(first, first + (self.seeds or 1))
+
+    def of_seed(self, seed: int) -> Self:
+        """The training of one of the seeds."""
+        return replace(self, settings={**self.settings, "seed": seed}, seeds=None)
+
+
+OfSeed = Callable[[Plan, Any, int], dict[str, Any]]
+"""Plays a seed where a plan says, shows it to a watcher, and gives what came of it, as JSON has it."""
+
+
+def each_seed(
+    of_seed: OfSeed, seeds: Sequence[int], place: Plan, watcher: Callable[[int], Any]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Plays each seed; with workers asked for, seeds side by side, each in one process.
+
+    Yields:
+        A seed and what came of it, as seeds finish.
+    """
+    if place.backend != "process" or (place.workers or 1) < 2:
+        for seed in seeds:
+            yield seed, of_seed(place, watcher(seed), seed)
+        return
+    workers = min(place.workers or 1, len(seeds))
+    with Pool([], backend="process", workers=workers, deadline=math.inf) as pool:
+        for index, outcome in pool.stream(partial(of_seed, Plan("inline", 1), None), seeds):
+            if outcome.error is not None:
+                raise outcome.error
+            yield seeds[index], outcome.answer
