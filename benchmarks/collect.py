@@ -37,12 +37,12 @@ _MEGABYTES = 4
 class Sizes:
     """How much is measured."""
 
-    rounds: int = 9
-    rollouts: int = 16  # of AntDir, 200 steps each
+    rounds: int = 7
+    rollouts: int = 8  # of AntDir, 200 steps each
     points: int = 64  # rollouts of PointRobot, 60 steps each
-    auto_seconds: float = 6.0
+    auto_seconds: float = 5.5
     auto_rounds: int = 5
-    iterations: int = 20  # with weights
+    iterations: int = 15  # with weights
 
 
 QUICK = Sizes(rounds=3, rollouts=4, points=16, auto_seconds=0.5, auto_rounds=3, iterations=5)

@@ -40,9 +40,9 @@ from paceline import Plan
 from paceline.adapters.mettagrid import PerAgentProcessWrapper, WrappedMultiAgentPolicy
 from paceline.adapters.mettagrid.missions import Asked, stand_in
 from paceline.catalog import find_missions
+from paceline.catalog.resolve import casts_of
 from paceline.engine import Pool
 from paceline.evaluate import evaluate
-from paceline.evaluate.given import casts_of
 from paceline.evaluate.playing import play_episode
 from paceline.evaluate.run import Job, Run
 from paceline.team import Setting

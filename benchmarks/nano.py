@@ -163,7 +163,7 @@ class UnsafePool(Pool):
 def switch_off_here() -> None:
     """The worker's half. A member's constructor runs there, so it finds the Host that builds it."""
     (host,) = (thing for thing in gc.get_objects() if type(thing) is Host)
-    take_out(host, "_mark", None)
+    take_out(host, "mark", None)
     take_out(host, "isolation", NoIsolation())
     take_out(host_module, "echo_of", lambda answer, packed: 0)
 

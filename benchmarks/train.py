@@ -9,11 +9,13 @@ See README.md for how to read the table.
 
 from __future__ import annotations
 
-import importlib
+import json
 import math
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,8 @@ from paceline.seeds import digest
 
 _LEARNING_AIMS = {8: 2.0, 32: 2.5, 128: 2.5}
 _ACTING_AIM = 3.0
+_BENCHMARL = Path(__file__).parents[1] / ".bench-benchmarl" / "bin" / "python"
+_WARM = 3  # epochs that are not counted
 _HERE, _APART = Plan("inline"), Plan("process", 1)
 
 Found = dict[str, Slices]
@@ -221,14 +225,27 @@ def _against_source(quiet: Quiet, rows: int, rounds: int, *, pool_each_time: boo
 # -- for scale -----------------------------------------------------------------------------------------------------
 
 
-def rllib(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
-    """Says whether RLlib is there; a run of it is shown only where it can be imported."""
-    try:
-        importlib.import_module("ray.rllib")
-    except ImportError as error:
-        yield Row("RLlib, independent learners", "", "", "", "", "", f"absent: {error}")
-    else:
-        yield Row("RLlib, independent learners", "", "", "", "", "", "there, and not raced")
+def benchmarl(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
+    """CPU time of an epoch of treasure hunt, 4 agents, 25 turns, 8 gradient steps each: BenchMARL's IQL / ours, here.
+
+    Networks, batches and steps are alike, and no parameters are shared. BenchMARL has one buffer, one Adam and one clip
+    for all agents; ours has them for each. It runs in an environment of its own, for it wants an older TorchRL.
+    """
+    agents, turns, count = 4, 25, sizes.epochs
+    measure = f"BenchMARL's IQL / ours, CPU of an epoch of treasure hunt, {agents} agents"
+    if not _BENCHMARL.exists():
+        yield Row(measure, "", "", "", "", "", f"absent: there is no {_BENCHMARL}; see README.md")
+        return
+    words = [_BENCHMARL, Path(__file__).with_name("train_benchmarl.py"), agents, turns, SETTINGS.steps, count + _WARM]
+    said = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, check=True, text=True).stdout
+    lines = [line[line.index("{") :] for line in said.splitlines() if "{" in line]
+    theirs = [json.loads(line)["seconds"] for line in lines][_WARM - 1 :]  # its first line is of its second epoch
+    mission = f"treasure_hunt,agents={agents},steps={turns}"
+    with Training(mission, SPEC, count + _WARM, _HERE) as training:
+        training.play(_WARM)
+        ours = [_cpu(lambda: training.play(1)) for _ in range(len(theirs))]
+    clean = [True] * len(theirs)
+    yield gain_row(measure, Slices(ours, clean), Slices(theirs, clean))
 
 
 if __name__ == "__main__":
@@ -243,7 +260,7 @@ if __name__ == "__main__":
             "source": source,
             "memory": memory,
             "endurance": endurance,
-            "rllib": rllib,
+            "benchmarl": benchmarl,
         },
         Sizes(),
         QUICK,

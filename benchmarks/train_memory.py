@@ -13,6 +13,9 @@ from train_parts import Training, numbers
 
 from paceline.engine import Plan
 
+_SHARED_INTS = 256  # Python has one object for each smaller one
+_GRAIN = 16  # bytes: what Python takes for an object is a multiple of it
+
 
 def memory(quiet: Quiet, sizes: Any) -> Iterator[Row]:
     """Memory that rows take in main and worker, after an update from them / the bytes of the rows."""
@@ -62,7 +65,7 @@ def _records(training: Training) -> int:
 
 
 def _size(value: Any) -> int:
-    """Bytes of a value and all that it holds; numbers and texts that many share are not counted."""
+    """Bytes of a value and all that it holds; small numbers and texts, which many share, are not counted."""
     inner: Iterable[Any] = ()
     if isinstance(value, dict):
         inner = value.values()
@@ -70,6 +73,6 @@ def _size(value: Any) -> int:
         inner = value
     elif hasattr(value, "__dict__"):
         inner = (vars(value),)
-    elif not isinstance(value, float):
+    elif not isinstance(value, float) and not (isinstance(value, int) and value > _SHARED_INTS):
         return 0
-    return sys.getsizeof(value) + sum(map(_size, inner))
+    return -(-sys.getsizeof(value) // _GRAIN) * _GRAIN + sum(map(_size, inner))

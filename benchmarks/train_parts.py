@@ -13,7 +13,7 @@ from gymnasium import spaces
 from paceline.engine import Plan
 from paceline.spaces import Array
 from paceline.train.given import mission_of, recipes_of
-from paceline.train.job import Job
+from paceline.train.job import Job, in_turns
 from paceline.train.timetable import Timetable
 from paceline.train.trainer import Trainer
 from paceline.types import Mission, Seat
@@ -77,15 +77,26 @@ class Training:
         plan: Where learners live.
         lag: By how many updates the weights that act are behind.
         capacity: How many rows of each agent are kept.
+        turn: "simultaneous" or "ordered".
+        speculate: Whether agents in order are answered ahead; None: where it pays.
     """
 
     def __init__(
-        self, mission: Any, learners: Any, epochs: int, plan: Plan, lag: int = 0, capacity: int | None = None
+        self,
+        mission: Any,
+        learners: Any,
+        epochs: int,
+        plan: Plan,
+        lag: int = 0,
+        capacity: int | None = None,
+        turn: str = "simultaneous",
+        speculate: bool | None = None,
     ) -> None:
-        world = mission_of(mission)
-        job = Job(world, recipes_of(learners, world, 0, "cpu"), Timetable(epochs, lag=lag), capacity=capacity)
+        world = in_turns(mission_of(mission), turn)
+        recipes = recipes_of(learners, world, 0, "cpu")
+        job = Job(world, recipes, Timetable(epochs, lag=lag), capacity=capacity, turn=turn)
         self._stack = ExitStack()
-        self.trainer = self._stack.enter_context(Trainer(job, plan))
+        self.trainer = self._stack.enter_context(Trainer(job, plan, speculate=speculate))
         self.trainer.begin()
 
     def __enter__(self) -> Training:

@@ -1,0 +1,53 @@
+"""Benchmarks are no tests and are run seldom: each is loaded here, and the engine's are run, at their smallest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+_LOAD = """
+import runpy, sys
+sys.path = [*(place for place in sys.path if place), "."]  # last: one bears the name of a package that it needs
+for name in sys.argv[1:]:
+    runpy.run_path(name, run_name="loaded")
+print(len(sys.argv[1:]))
+"""
+
+_RUN = """
+from dataclasses import replace
+from engine import MEASURES, QUICK
+from quiet import Quiet
+sizes = replace(QUICK, seconds=0.01, rounds=1, pairs=1, block=0.005)
+print(*(len(list(MEASURES[name](Quiet(), sizes))) for name in ("safety", "trace")))
+"""
+
+
+def run(code: str, *arguments: str) -> str:
+    """In an interpreter of its own: what benchmarks import, and set, is not for the tests."""
+    path = os.pathsep.join(place for place in sys.path if place)
+    child = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=BENCHMARKS,
+        env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert child.returncode == 0, child.stderr
+    return child.stdout.strip()
+
+
+def test_every_benchmark_can_be_loaded() -> None:
+    """But the one that is run in the environment of its peer, and those whose package is not for this Python."""
+    absent = {"train_benchmarl.py"}
+    if sys.version_info >= (3, 13):
+        absent |= {"mettagrid.py", "mettagrid_crowd.py"}
+    names = sorted(str(path) for path in BENCHMARKS.glob("*.py") if path.name not in absent)
+    assert run(_LOAD, *names) == str(len(names))
+
+
+def test_what_the_safety_of_the_engine_costs_can_still_be_measured() -> None:
+    assert run(_RUN) == "7 1"
