@@ -17,8 +17,8 @@ PACKAGE = Path(paceline.__file__).parent
 
 DATA = frozenset({"types", "roles", "seeds", "errors", "settings", "options"})
 ENGINE = DATA | {"engine"}
-KEPT = frozenset({"records", "sources", "fingerprint"})
-LOOP = ENGINE | KEPT | {"kinds", "spaces", "rollout", "tape", "team", "schedule", "lockstep"}
+KEPT = frozenset({"records", "run_lock", "sources", "fingerprint", "checkpoints"})
+LOOP = ENGINE | KEPT | {"kinds", "ordered", "spaces", "rollout", "tape", "team", "schedule", "lockstep"}
 JOBS = frozenset({"evaluate", "vector", "collect", "groups", "train", "meta"})
 PIECES = frozenset({"learning", "worlds", "policies", "adapters", "report"})
 ALL = LOOP | JOBS | PIECES | {"catalog", "doctor", "testing"}
@@ -29,11 +29,14 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "settings": frozenset({"errors"}),
     "options": frozenset({"errors"}),
     "engine": frozenset({"errors", "seeds"}),
-    "records": frozenset({"errors", "fingerprint"}),
+    "records": frozenset({"errors", "fingerprint", "run_lock"}),
+    "run_lock": frozenset({"errors"}),
+    "checkpoints": frozenset({"errors"}),
     "sources": frozenset(),
     "fingerprint": frozenset({"sources"}),
     "kinds": DATA,
-    "rollout": ENGINE | {"kinds"},
+    "ordered": DATA | {"kinds", "spaces"},
+    "rollout": ENGINE | {"kinds", "ordered"},
     "spaces": DATA,
     "tape": DATA | {"spaces"},
     "team": ENGINE | {"spaces", "tape"},
@@ -42,7 +45,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     **dict.fromkeys(JOBS, LOOP | {"catalog"}),
     "collect": LOOP | {"catalog", "learning"},
     "train": LOOP | {"catalog", "learning"},
-    "meta": LOOP | {"catalog", "learning", "collect"},
+    "meta": LOOP | {"catalog", "learning", "collect", "worlds"},
     "learning": DATA | {"spaces", "tape"},
     "worlds": DATA,
     "policies": DATA | {"worlds"},  # a solver knows the rules of what it solves

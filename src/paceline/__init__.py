@@ -11,6 +11,7 @@ from paceline.errors import (
     CallTimeout,
     Closed,
     Diverged,
+    EpisodesFailed,
     MemberExit,
     NotSendable,
     PacelineError,
@@ -23,6 +24,7 @@ from paceline.errors import (
     WorkerLost,
 )
 from paceline.evaluate import Report, evaluate
+from paceline.meta import MetaTraining, meta
 from paceline.seeds import digest, seed_of
 from paceline.train import Training, train
 from paceline.types import Mission, Seat
@@ -51,10 +53,12 @@ __all__ = [
     "Collector",
     "Diverged",
     "EnvStateManager",
+    "EpisodesFailed",
     "Event",
     "Groups",
     "Handle",
     "MemberExit",
+    "MetaTraining",
     "Mission",
     "NotSendable",
     "Outcome",
@@ -81,6 +85,7 @@ __all__ = [
     "make_env",
     "make_parallel_env",
     "make_vec",
+    "meta",
     "register_env_type",
     "seed_of",
     "train",

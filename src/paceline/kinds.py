@@ -116,8 +116,12 @@ def parallel_of(env: Any) -> Any:
     PettingZoo has two conversions: for games in which all move before anything happens, and for turns. After the second
     every agent is asked at every step, the action of the agent whose turn it is counts, and infos name that agent.
     """
-    from pettingzoo.utils import conversions
-
+    try:
+        from pettingzoo.utils import conversions
+    except ImportError:
+        raise BadInput(
+            "an AEC env is played as PettingZoo makes a parallel one of it: pip install pettingzoo"
+        ) from None
     parallelizable = env.unwrapped.metadata.get("is_parallelizable", False)
     return (conversions.aec_to_parallel if parallelizable else conversions.turn_based_aec_to_parallel)(env)
 

@@ -98,6 +98,19 @@ class Window(Protocol):
             was added; `discounts`, what a value there counts: a power of `discount`, 0 where the episode terminated.
         """
 
+    def sequences(self, count: int, length: int, *, lead: int = 0) -> dict[str, Any]:
+        """Draws parts of episodes, from this update's own generator: for learners with a memory.
+
+        Args:
+            count: How many.
+            length: How many rows each has from a drawn row on, at the most: up to the end of the episode.
+            lead: How many rows before that row come with it, at the most: from the first of the episode that is kept.
+
+        Returns:
+            The columns, and `next_observations`, of `count` times `lead + length` rows, one sequence after another;
+            `mask` [count, lead + length] says which are rows of the episode. The others repeat its first or last one.
+        """
+
     def __len__(self) -> int:
         """How many rows there are."""
 

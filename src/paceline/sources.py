@@ -18,7 +18,7 @@ from typing import Any
 
 _OURS = Path(__file__).parent
 _INSTALLED = tuple({Path(sysconfig.get_paths()[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-_WEIGHTS = ("weights", "model")
+_WEIGHTS = ("weights", "model", "normalize")
 
 
 def files_of(factory: Any) -> Iterator[Path]:

@@ -144,6 +144,17 @@ def _kept(array: Array, kind: np.dtype[Any]) -> Array | None:
 # -- observations ------------------------------------------------------------------------------------------
 
 
+def same_bits(one: Any, other: Any) -> bool:
+    """Whether two values have the same types, shapes and bits; of what fits into no array, whether they are one."""
+    if isinstance(one, Mapping):
+        alike = isinstance(other, Mapping) and one.keys() == other.keys()
+        return alike and all(same_bits(part, other[name]) for name, part in one.items())
+    if isinstance(one, tuple | list):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same_bits, one, other))
+    first, second = np.asarray(one), np.asarray(other)
+    return first.dtype == second.dtype and first.shape == second.shape and first.tobytes() == second.tobytes()
+
+
 def put_observation(row: Array, value: Any, shape: Shape, agent: str) -> None:
     """Writes what an agent sees into its row.
 

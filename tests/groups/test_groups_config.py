@@ -212,3 +212,10 @@ def test_a_seed_that_is_a_number_counts_for_both_modes() -> None:
     assert [read_config(written, mode).base_seed for mode in ("train", "val")] == [5, 5]
     del written["seed"]
     assert read_config(written, "train").base_seed is None
+
+
+def test_a_file_that_refers_to_itself_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "loop.yaml"
+    file.write_text("es_manager: &m\n  train: *m\n")
+    with pytest.raises(BadInput, match=r"loop\.yaml refers to itself: an alias"):
+        read_config(file, "train")

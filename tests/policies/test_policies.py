@@ -23,7 +23,10 @@ from paceline.types import Mission, Seat
 from paceline.worlds import MISSIONS, board, make_cleanup
 
 WORLDS = ("forage", "cleanup", "courier", "treasure_hunt")
-PAIRS = [(policy, world) for policy in POLICIES for world in WORLDS]
+PAIRS = [
+    *((policy, world) for policy in POLICIES for world in WORLDS),
+    *((policy, world) for policy in ("random", "noop", "greedy") for world in ("stag_hunt", "tag")),
+]
 
 
 def seats_of(env: Any, mission: str) -> list[Seat]:
@@ -101,7 +104,7 @@ def test_to_list_the_policies_imports_neither_torch_nor_gymnasium() -> None:
 def test_worlds_and_policies_agree_on_moves_and_planes() -> None:
     # Neither may import the other, so each has its own list.
     assert mind.MOVES == board.MOVES
-    for world, planes in zip(WORLDS, (mind.FORAGE, mind.CLEANUP, mind.COURIER, mind.TREASURE_HUNT), strict=True):
+    for planes, world in mind.WORLDS.items():
         assert frozenset(seat_in(world).observation_space.planes) == planes
 
 
@@ -109,7 +112,12 @@ def test_worlds_and_policies_agree_on_moves_and_planes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "world"), [*(pair for pair in PAIRS if pair[0] != "torch"), ("torch", "forage")]
+    ("policy", "world"),
+    [
+        *((policy, world) for policy, world in PAIRS if policy != "torch" and world in WORLDS),
+        ("torch", "forage"),
+        ("greedy", "stag_hunt"),
+    ],
 )  # to import torch elsewhere takes long
 def test_it_can_be_run_in_parallel(policy: str, world: str) -> None:
     report = check_policy(partial(build, policy, world), sights(world))

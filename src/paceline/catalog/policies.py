@@ -2,7 +2,7 @@
 
 greedy, greedy:3                     built in, or another package's (entry point `paceline.policies`)
 file.py:Class, package.mod:Class     a policy, or a function that makes one
-sb3:PPO,weights=F.zip,trust=true     a model of Stable-Baselines3
+sb3:PPO,weights=F.zip,trust=true     a model of Stable-Baselines3; normalize=F.pkl: its VecNormalize
 torch:file.py:Net,weights=F          a torch module: observations in, scores of actions out
 class=pkg.mod.Cls,data=F             a policy of mettagrid; so are bundles, and on its missions its short names
 paceline:random                      ours, on every mission
@@ -33,7 +33,8 @@ GROUP = "paceline.policies"
 _OURS = "paceline:"
 _CLASS = "class="
 _METTAGRIDS = ("data", "together", "batch")
-_WORDS = ("weights", "agents", "name", "trust", "proportion", *_METTAGRIDS)
+_FILES = ("weights", "normalize")
+_WORDS = (*_FILES, "agents", "name", "trust", "proportion", *_METTAGRIDS)
 _FORMS = (
     "a name of `paceline policies`, file.py:Class, package.module:Class, sb3:ALGORITHM, torch:file.py:Module, or "
     "class=package.module.Class for a policy of mettagrid"
@@ -138,8 +139,7 @@ def find_policy(spec: str, mission: Mission | None, *, apart: bool = False) -> t
     name, share = share_of(written)
     if "proportion" in options:
         share = options["proportion"]
-    if "weights" in options:
-        keywords["weights"] = option_file("weights", options, spec)
+    keywords |= {word: option_file(word, options, spec) for word in _FILES if word in options}
     if "trust" in options:
         keywords["trust"] = options["trust"]
     if apart and _is_mettagrids(mission):

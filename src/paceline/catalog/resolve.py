@@ -113,4 +113,5 @@ def player_of(item: Any, mission: Mission, *, apart: bool = False) -> tuple[Play
 
 
 def _name(item: Any) -> str:
-    return str(getattr(item, "__name__", type(item).__name__))
+    owner = getattr(item, "__self__", None)  # a class method makes what its class is called
+    return str(getattr(owner if isinstance(owner, type) else item, "__name__", type(item).__name__))

@@ -14,12 +14,17 @@ from paceline.policies.mind import (
     MOVES,
     NORTH,
     SOUTH,
+    STAG_HUNT,
+    STAY,
+    TAG,
     TREASURE_HUNT,
     Array,
     Mind,
     behaviour,
 )
 from paceline.types import Seat
+
+PATIENCE, BOREDOM = 15, 10  # turns that one waits beside a stag, and that it is not interested in stags after that
 
 
 def greedy(seat: Seat) -> Mind:
@@ -28,7 +33,14 @@ def greedy(seat: Seat) -> Mind:
     Raises:
         BadInput: the seat is in another world.
     """
-    known = ((FORAGE, Forager), (CLEANUP, Harvester), (COURIER, Carrier), (TREASURE_HUNT, Hunter))
+    known = (
+        (FORAGE, Forager),
+        (CLEANUP, Harvester),
+        (COURIER, Carrier),
+        (TREASURE_HUNT, Hunter),
+        (STAG_HUNT, Stalker),
+        (TAG, Tagger),
+    )
     return behaviour("greedy", seat, known)  # type: ignore[no-any-return]
 
 
@@ -121,3 +133,73 @@ class Carrier(Mind):
         if max(map(abs, cell)) <= self._reach:
             marked[self._reach + cell[0], self._reach + cell[1]] = cell != (0, 0)
         return marked
+
+
+class Stalker(Mind):
+    """Goes beside a stag in sight and waits there; when it has waited long enough, it goes for hares for a while."""
+
+    def reset(self, seed: int) -> None:
+        """Begins an episode: full of patience."""
+        super().reset(seed)
+        self._waited = self._bored = 0  # turns
+
+    def choose(self, view: Mapping[str, Array]) -> int:
+        """Answers what is seen."""
+        stag = view["stag"].astype(bool)
+        blocked = self.obstacles(view) | stag
+        self._bored = max(0, self._bored - 1)
+        if not self._bored:
+            beside = _beside(stag)
+            if beside[self._reach, self._reach]:
+                return self._wait(blocked, view["hare"])
+            self._waited = 0
+            way = self.toward(blocked, beside & ~blocked)
+            if way is not None:
+                return way
+        return self._to_hares(blocked, view["hare"])
+
+    def _wait(self, blocked: Array, hares: Array) -> int:
+        self._waited += 1
+        if self._waited <= PATIENCE:
+            return STAY
+        self._waited, self._bored = 0, BOREDOM
+        return self._to_hares(blocked, hares)
+
+    def _to_hares(self, blocked: Array, hares: Array) -> int:
+        way = self.toward(blocked, hares)
+        return self.wander(blocked) if way is None else way
+
+
+def _beside(things: Array) -> Array:
+    """The cells north, south, west and east of things."""
+    beside = np.zeros_like(things)
+    beside[1:] |= things[:-1]
+    beside[:-1] |= things[1:]
+    beside[:, 1:] |= things[:, :-1]
+    beside[:, :-1] |= things[:, 1:]
+    return beside
+
+
+class Tagger(Mind):
+    """If it is it, runs to the nearest agent that is not; else away from those that are."""
+
+    def choose(self, view: Mapping[str, Array]) -> int:
+        """Answers what is seen."""
+        middle = self._reach, self._reach
+        blocked, its = self.obstacles(view), view["it"].astype(bool)
+        if its[middle]:
+            others = view["agent"].astype(bool) & ~its
+            way = self.toward(view["wall"].astype(bool) | its, others)
+            return self.wander(blocked) if way is None else way
+        return self._flee(blocked, its) if its.any() else self.wander(blocked)
+
+    def _flee(self, blocked: Array, its: Array) -> int:
+        """The move after which the nearest that is it is farthest."""
+        rows, columns = (along - self._reach for along in its.nonzero())
+        open_moves = [STAY, *(move for move in self._order if not blocked[self._next(move)])]
+
+        def distance(move: int) -> int:
+            row, column = MOVES[move]
+            return int((abs(rows - row) + abs(columns - column)).min())
+
+        return max(open_moves, key=distance)

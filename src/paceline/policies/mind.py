@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -140,13 +141,13 @@ def behaviour(name: str, seat: Seat, known: Sequence[tuple[frozenset[str], Calla
         BadInput: none of them fits; names the mission, and says what to use instead.
     """
     planes = frozenset(getattr(seat.observation_space, "planes", ()))
+    worlds = " and ".join(", ".join(WORLDS[needed] for needed, _ in known).rsplit(", ", 1))
     for needed, build in known:
         if planes == needed:
             return build(seat)
     raise BadInput(
         f"the policy {name!r} does not know the world of mission {seat.mission!r} (seat {seat.agent!r} sees "
-        f"{seat.observation_space}); it plays forage, cleanup, courier and treasure_hunt. Use 'random', or a policy of "
-        "your own"
+        f"{seat.observation_space}); it plays {worlds}. Use 'random', or a policy of your own"
     )
 
 
@@ -154,4 +155,18 @@ FORAGE = frozenset({"wall", "ripe", "bare", "agent"})
 CLEANUP = frozenset({"wall", "river", "dirt", "soil", "apple", "agent"})
 COURIER = frozenset({"wall", "parcel", "house", "address", "load"})
 TREASURE_HUNT = frozenset({"wall", "gem", "agent"})
+STAG_HUNT = frozenset({"wall", "stag", "hare", "agent"})
+TAG = frozenset({"wall", "it", "agent"})
 """What is seen in each of the built-in worlds."""
+
+WORLDS: Mapping[frozenset[str], str] = MappingProxyType(
+    {
+        FORAGE: "forage",
+        CLEANUP: "cleanup",
+        COURIER: "courier",
+        TREASURE_HUNT: "treasure_hunt",
+        STAG_HUNT: "stag_hunt",
+        TAG: "tag",
+    }
+)
+"""Their names, by what is seen."""

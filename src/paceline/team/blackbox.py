@@ -93,7 +93,7 @@ def last_words(
         if place:
             asked.append((*json.loads(content[_NUMBERS:])[place - 1], max(0, calls - 1)))
     if not asked:
-        return LastWords(step=steps)
+        return LastWords(step=max(0, steps - 1))  # the last actions were given, and their step was under way
     agents, policies, calls_before = zip(*asked, strict=True)
     return LastWords(" or ".join(agents), " or ".join(dict.fromkeys(policies)), max(calls_before))
 
