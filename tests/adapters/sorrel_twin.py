@@ -172,6 +172,18 @@ class Table:
     end_epoch_action = start_epoch_action
 
 
+class Watched(Table):
+    """Notes where the process-wide generator stands whenever it learns."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.seen: list[Any] = []
+
+    def train_step(self) -> float:
+        self.seen.append(random.getstate()[1][:3])
+        return super().train_step()
+
+
 class Environment:
     """What Sorrel's does: its loop trains after every epoch."""
 

@@ -102,6 +102,19 @@ def test_on_threads_agents_that_draw_from_process_wide_generators_are_run_in_ord
     assert any("trained in order" in note for note in found[1].notes)
 
 
+def test_a_thread_that_learns_leaves_the_process_wide_generators_alone() -> None:
+    """Swapped in and out again, they would be seen by the turn that is played meanwhile, now and then."""
+
+    def watched() -> list[Any]:
+        return [twin.Watched(number) for number in range(3)]
+
+    env, _ = played(switched(False, True, True, use_threads=True), watched, twin.QuietEnvironment, epochs=9)
+    for agent in env.agents:
+        here, *elsewhere = agent.model.seen
+        assert here != random.getstate()[1][:3]  # streams of its own, where it is found out whether it draws
+        assert elsewhere == [random.getstate()[1][:3]] * 3
+
+
 def test_a_lag_is_another_result_and_the_same_one_for_every_lag_everywhere() -> None:
     results = []
     for lag in (1, 2):

@@ -208,18 +208,23 @@ class Learning:
         each.trained += 1
 
     def _is_there(self, each: _Trainee) -> bool:
-        """Whether a copy of the model is in the pool; it is brought there if it is not."""
+        """Whether a copy of the model is in the pool; it is brought there if it is not.
+
+        A thread is given no streams: to swap them in would swap them for the turn that is played meanwhile.
+        """
         if each.in_pool:
             return True
         pool = self._started()
         if pool is None:
             return False
         try:
+            threads = self._config.use_threads
             if each.copy is not None:
-                pool.call("restore", {each.number: (each.copy.snapshot(),)})
+                replica, states = each.copy.snapshot()
+                pool.call("restore", {each.number: ((replica, None if threads else states),)})
                 each.copy = None
             else:
-                states = None if self._config.use_threads else self._streams.states(each.owner)
+                states = None if threads else self._streams.states(each.owner)
                 each.replica = Replica(each.model, "main", strict=not self._table.lag)
                 _check_copy(each.replica, pool.call("begin", {each.number: (each.model, states)})[each.number])
         except Exception as error:
