@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from apart import Apart
-from collect_contestants import CONTESTANTS, INLINE, LOOP, SCALE, SOURCES, TWO, UNCONNECTED
+from collect_contestants import CONTESTANTS, INLINE, LOOP, ROWS, SCALE, SOURCES, TWO, UNCONNECTED
 from collect_crowd import ANT, POINT, POLICIES, SEED, TASKS, Holder, Plain, collector_of, hold, make
 from command import run as run_command
 from lanes import Found, Lane, race
@@ -93,6 +93,8 @@ def ant(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
     yield _against(found, f"{ANT}: {{}}, the better one / {{}}", SOURCES, TWO, 1.5)
     for name in (*SOURCES, *SCALE):
         yield _against(found, "… {} / {}", [name], TWO)
+    for name in (LOOP, *SOURCES, *SCALE):
+        yield _against(found, f"{ANT}, a forward for several rollouts: {{}} / {{}}", [name], ROWS)
     yield _against(found, f"{ANT}, for scale: {{}} / {{}}", ["ours, 2 workers, forward here"], TWO)
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TextIO
 
 import numpy as np
-from collect_crowd import ANT, Plain, act_rows, actor, collector_of, make, serve
+from collect_crowd import ANT, AntRows, Plain, act_rows, actor, collector_of, make, serve
 from collect_source import Source
 from seats import Seat, own_line, say, serve_slices
 from unconnected import Unconnected
@@ -22,6 +22,7 @@ from unconnected import Unconnected
 HORIZON = 200  # steps of an episode of AntDir that does not end before
 LOOP, UNCONNECTED = "plain loop", "2 unconnected loops"
 INLINE, TWO, HERE = "ours, inline", "ours, 2 workers", "ours, 2 workers, forward here"
+ROWS = "ours, 2 workers, lanes of 8"
 
 _seat = partial(Seat, warm_again=False)  # a call takes a second: it needs no warming up
 
@@ -40,9 +41,9 @@ def unconnected(rollouts: int) -> Seat:
     return _seat(lambda: pair.ask(parts), pair.close, transitions)
 
 
-def ours(plan: Any, rollouts: int) -> Seat:
+def ours(plan: Any, rollouts: int, **options: Any) -> Seat:
     """`Collector`, kept from call to call."""
-    collector = collector_of(ANT, plan)
+    collector = collector_of(ANT, plan, **options)
     transitions = collector.collect(rollouts, iteration=0).steps
     return _seat(lambda: collector.collect(rollouts, iteration=0), collector.close, transitions)
 
@@ -159,6 +160,7 @@ CONTESTANTS = {
     LOOP: Contestant(loop),
     INLINE: Contestant(partial(ours, 0)),
     TWO: Contestant(partial(ours, 2)),
+    ROWS: Contestant(partial(ours, 2, policy=AntRows)),
     HERE: Contestant(ours_here),
     UNCONNECTED: Contestant(unconnected),
     **SOURCES,

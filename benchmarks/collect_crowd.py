@@ -77,6 +77,16 @@ def act_point(obs: Array) -> Array:
     return act_rows(POINT, obs)
 
 
+class AntRows:
+    """The policy of AntDir with a forward pass for several rollouts."""
+
+    def begin(self, rows: Any, seeds: Any) -> None:
+        pass
+
+    def act_batch(self, obs: Any, seats: Any, mask: Any, rngs: Any) -> Array:
+        return act_rows(ANT, np.stack(obs))
+
+
 POLICIES: dict[str, Callable[[Array], Array]] = {ANT: act_ant, POINT: act_point}
 
 
