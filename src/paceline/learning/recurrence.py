@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paceline.learning.stacked import Parameters
+from paceline.learning.stacked import Parameters, product
 from paceline.spaces import Array
 
 _GATES = 3  # how much is forgotten, how much of the state is read, what is new
@@ -57,13 +57,11 @@ class Recurrence:
 
     def project(self, parameters: Parameters, inputs: Tensor) -> Tensor:
         """What the inputs [agents, rows, inputs] give to the gates: [agents, rows, gates]."""
-        bias = parameters[f"{self.name}.inputs.bias"].unsqueeze(1)
-        return torch.baddbmm(bias, inputs, parameters[f"{self.name}.inputs.weight"])
+        return product(parameters[f"{self.name}.inputs.bias"], inputs, parameters[f"{self.name}.inputs.weight"])
 
     def step(self, parameters: Parameters, projected: Tensor, state: Tensor) -> Tensor:
         """The state after one more input, which has been projected."""
-        bias = parameters[f"{self.name}.state.bias"].unsqueeze(1)
-        remembered = torch.baddbmm(bias, state, parameters[f"{self.name}.state.weight"])
+        remembered = product(parameters[f"{self.name}.state.bias"], state, parameters[f"{self.name}.state.weight"])
         keep_in, read_in, new_in = projected.chunk(_GATES, -1)
         keep_state, read_state, new_state = remembered.chunk(_GATES, -1)
         keep, read = _gate(keep_in + keep_state), _gate(read_in + read_state)

@@ -5,10 +5,11 @@
         └─────────────── Adam, by each agent's own counter ◄── clipped by each agent's norm ◄──┘
 
 An agent's bits depend on no other agent, on no place in the stack, and not on how many agents are in it, as long as
-there are two: BLAS computes a lone product in another order. So a lone agent is stacked with itself (`padded`). They do
-depend on the number of rows of a batch, which therefore follows from the configuration alone. Torch's fused Adam rounds
-the last elements of an array in another way than the others, so Adam is written out here, and each agent's row is whole
-vectors long.
+there are two: BLAS computes a lone product in another order. So a lone agent is stacked with itself (`padded`). On some
+CPUs BLAS also computes a product in another order if it is written to another place within a vector, so `product`
+widens products to whole vectors. Bits do depend on the number of rows of a batch, which therefore follows from the
+configuration alone. Torch's fused Adam rounds the last elements of an array in another way than the others, so Adam is
+written out here, and each agent's row is whole vectors long.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from paceline.learning.networks import check_weights
 from paceline.spaces import Array
@@ -65,6 +67,32 @@ def stacked(parts: Sequence[Array], axis: int = 0) -> Tensor:
     tensor = torch.from_numpy(np.zeros(0, parts[0].dtype)).new_empty(shape)
     np.stack(parts, axis, out=tensor.numpy())
     return tensor
+
+
+def product(bias: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
+    """Multiplies and adds, for all agents at once, to the same bits wherever an agent is in the stack.
+
+    Each agent's part of the product begins at a vector's beginning, and so does its part of the gradient.
+
+    Args:
+        bias: [agents, outputs].
+        inputs: [agents, rows, inputs].
+        weight: [agents, inputs, outputs].
+
+    Returns:
+        [agents, rows, outputs].
+    """
+    rows, width = weight.shape[1:]
+    above = -rows % _LINE if inputs.requires_grad else 0  # the gradient of the inputs is a product, too
+    beside = -width % _LINE
+    if above:
+        inputs = pad(inputs, (0, above))
+    if above or beside:
+        weight = pad(weight, (0, beside, 0, above))
+    if beside:
+        bias = pad(bias, (0, beside))
+    found = torch.baddbmm(bias.unsqueeze(1), inputs, weight)
+    return found[..., :width].contiguous() if beside else found
 
 
 @contextmanager
@@ -123,7 +151,7 @@ class Layers:
         activate, _ = _ACTIVATIONS[self.activation]
         last = len(self.sizes) - 2
         for number, (weight, bias) in enumerate(self._names):
-            inputs = torch.baddbmm(parameters[bias].unsqueeze(1), inputs, parameters[weight])
+            inputs = product(parameters[bias], inputs, parameters[weight])
             if number < last:
                 inputs = activate(inputs)
         return inputs
