@@ -2,5 +2,6 @@
 
 from paceline.collect.collection import Collection, Recording, Timing
 from paceline.collect.collector import Collector, collect
+from paceline.collect.leaks import Leaks
 
-__all__ = ["Collection", "Collector", "Recording", "Timing", "collect"]
+__all__ = ["Collection", "Collector", "Leaks", "Recording", "Timing", "collect"]

@@ -13,8 +13,20 @@ from time import perf_counter
 from typing import Any
 
 from paceline.collect.collection import Collection, timing_of
-from paceline.collect.given import Tasks, checked, mission_of, player_of, surveyed, task_of, tried
+from paceline.collect.given import (
+    Tasks,
+    checked,
+    checked_seed,
+    checked_tasks,
+    mission_of,
+    player_of,
+    rollouts_of,
+    surveyed,
+    task_of,
+    tried,
+)
 from paceline.collect.jobs import Job, Spec
+from paceline.collect.leaks import Leaks
 from paceline.collect.notes import notes_on
 from paceline.collect.places import Places
 from paceline.collect.playing import Chunk, Interrupted
@@ -22,7 +34,6 @@ from paceline.collect.store import Store, file_digests
 from paceline.collect.task_sets import DrawnTasks, named_tasks
 from paceline.engine import Plan, Pool, Published, Trace, find_backend
 from paceline.errors import BadInput, RolloutsFailed
-from paceline.seeds import digest
 from paceline.team.device import find_device
 
 Watcher = Callable[[int, int], None]
@@ -71,6 +82,7 @@ class Collector:
         trace: Trace | None = None,
     ) -> None:
         checked(episodes=episodes, horizon=horizon, lanes=lanes)
+        seed = checked_seed(seed)
         asked = Plan.parse(plan).not_of_a_vector() if pool is None else _plan_of(pool, plan)
         if asked.backend != "auto":
             find_backend(asked.backend)
@@ -79,13 +91,15 @@ class Collector:
         player = player_of(policy, mission, random_actions, apart=apart)
         if isinstance(tasks, str):
             tasks = named_tasks(tasks, mission, apart=apart)
+        checked_tasks(tasks)
         spec = Spec(mission, player, episodes, seed, lanes, device if device == "cpu" else find_device(device))
         spec = replace(spec, first_task=task_of(tasks, 0, partial(spec.task_stream, 0, 0)))
-        acts, reusable, seats = tried(partial(surveyed, spec), apart=apart)
+        acts, reusable, seats, same_task = tried(partial(surveyed, spec, apart=apart), apart=apart)
         player, mission = replace(player, acts=acts), replace(mission, reuse=mission.reuse or reuse or reusable)
         self._spec = replace(spec, player=player, mission=mission, seats=seats)
         self._tasks, self._iteration = tasks, 0
-        self._seen: dict[str, str] = {}  # digest of a task → whether rollouts were collected on it, or evaluated
+        self.leaks = Leaks(same_task)
+        """What each task has been used for."""
         self._places = Places(self._spec, asked, pool, trace)
 
     def __enter__(self) -> Collector:
@@ -136,22 +150,25 @@ class Collector:
 
         Raises:
             RolloutsFailed: some could not be played; the others are in its `collection`, and in `out`.
-            BadInput: a task has been used for evaluation before, or `out` holds a run.
+            BadInput: a task has been used for evaluation before, `out` holds a run, or a number makes no sense.
         """
         checked(rollouts=rollouts)
-        self._iteration = self._iteration + 1 if iteration is None else iteration
-        jobs = self._jobs(self._iteration, range(rollouts) if indices is None else indices, self._tasks)
-        self._check_leaks(jobs, "collected")
+        if iteration is not None:
+            checked_seed(iteration, "iteration")
+        chosen = rollouts_of(rollouts, indices)
+        self._iteration = self._iteration + 1 if iteration is None else int(iteration)
+        jobs = self._jobs(self._iteration, chosen, self._tasks)
+        self.leaks.check(jobs, "collected")
         store = None if out is None else Store(Path(out), self._spec, jobs, about or {})
         return self._play(jobs, self._iteration, weights, watcher, store)
 
     def evaluate(
-        self, tasks: Sequence[Any], *, weights: Any = None, round_: int = 0, watcher: Watcher | None = None
+        self, tasks: Sequence[Any] | str, *, weights: Any = None, round_: int = 0, watcher: Watcher | None = None
     ) -> Collection:
         """Plays one rollout on each of these tasks, which no rollout has been, or may be, collected on.
 
         Args:
-            tasks: The tasks.
+            tasks: The tasks; or "train" or "eval", of a world that has such sets.
             weights: As in `collect`.
             round_: Which evaluation this is; another one has other start states.
             watcher: Is told how far it is.
@@ -160,9 +177,12 @@ class Collector:
             RolloutsFailed: as in `collect`.
             BadInput: a rollout has been collected on one of the tasks.
         """
+        if isinstance(tasks, str):
+            tasks = named_tasks(tasks, self._spec.mission, apart=self._places.plan.trust == "data")
+        checked_tasks(tasks)
         name = f"evaluation {round_}"
         jobs = self._jobs(name, range(len(tasks)), list(tasks))
-        self._check_leaks(jobs, "evaluated")
+        self.leaks.check(jobs, "evaluated")
         return self._play(jobs, name, weights, watcher)
 
     def _jobs(self, iteration: int | str, indices: Sequence[int], tasks: Tasks | None) -> list[Job]:
@@ -170,16 +190,6 @@ class Collector:
             Job(iteration, index, task_of(tasks, index, partial(self._spec.task_stream, iteration, index)))
             for index in indices
         ]
-
-    def _check_leaks(self, jobs: Sequence[Job], how: str) -> None:
-        for job in jobs:
-            if job.task is not None:
-                known = self._seen.setdefault(digest(dict(job.task.options)), how)
-                if known != how:
-                    raise BadInput(
-                        f"the task of rollout {job.index}, {dict(job.task.options)!r:.80}, has been {known} on before: "
-                        "tasks for evaluation must be others than those that rollouts are collected on"
-                    )
 
     def _play(
         self,
@@ -189,6 +199,7 @@ class Collector:
         watcher: Watcher | None,
         store: Store | None = None,
     ) -> Collection:
+        before = self._spec
         if weights is not None:
             version = iteration if isinstance(iteration, int) else -1
             travels = self._places.plan.backend == "ray"  # its workers may be on other machines
@@ -206,12 +217,14 @@ class Collector:
             chunks.append(Chunk(interrupt.played))
             if watcher is not None:
                 watcher(done + len(interrupt.played), len(jobs))
-            raise
+            raise KeyboardInterrupt from None  # a subclass would end a script with another exit code
         finally:  # also if it is interrupted
             collection = self._collected(jobs, iteration, chunks, perf_counter() - begin)
             if store is not None:
                 store.write(collection)
         if collection.failures:
+            if len(collection.failures) == len(jobs):  # it may be the weights: those before are used again
+                self._places.spec = self._spec = before
             raise RolloutsFailed(collection)
         return collection
 

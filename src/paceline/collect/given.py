@@ -14,6 +14,7 @@ from paceline.catalog.resolve import missions_of
 from paceline.catalog.resolve import player_of as one_player
 from paceline.collect.agents import named_agent
 from paceline.collect.jobs import Spec
+from paceline.collect.leaks import same_task_of
 from paceline.engine import Pool
 from paceline.errors import BadInput, attempt
 from paceline.rollout import Rollout
@@ -59,12 +60,15 @@ def tried(function: Callable[[None], Any], *, apart: bool) -> Any:
     return outcome.answer
 
 
-def surveyed(spec: Spec, _: None = None) -> tuple[bool | None, bool, int]:
+def surveyed(
+    spec: Spec, _: None = None, *, apart: bool = False
+) -> tuple[bool | None, bool, int, Callable[[Any], Any] | None]:
     """Builds the environment and the policy once, so that a mistake is told before work begins.
 
     Returns:
         How the policy is understood (see `Player.acts`); whether the environment declares that `reset` makes it as
-        new: its class, or one that it wraps, has `reusable = True`; how many agents it has.
+        new: its class, or one that it wraps, has `reusable = True`; how many agents it has; its rule by which tasks
+        are the same, which is no data and stays where it is if it is looked at apart.
 
     Raises:
         BadInput: one of them cannot be built, or is none; the first task is none of a world that can tell.
@@ -86,7 +90,7 @@ def surveyed(spec: Spec, _: None = None) -> tuple[bool | None, bool, int]:
         reusable = bool(getattr(getattr(made, "unwrapped", made), "reusable", False))
         if reusable and spec.first_task is not None:  # a world as ours says by BadInput that it is no task of it
             rollout.begin(0, spec.first_task)
-        return player.acts, reusable, len(seats)
+        return player.acts, reusable, len(seats), None if apart else same_task_of(made)
     finally:
         rollout.close()
 
@@ -102,6 +106,42 @@ def task_of(tasks: Tasks | None, index: int, stream: Callable[[], np.random.Gene
     else:
         raise BadInput("tasks is empty: give at least one, or None for environments as they come")
     return task if isinstance(task, Task) else Task(index, {"task": task})
+
+
+def checked_tasks(tasks: Any) -> None:
+    """Sees to it that tasks can be dealt.
+
+    Raises:
+        BadInput: they are no sequence and no function.
+    """
+    if tasks is None or callable(tasks) or isinstance(tasks, Sequence | np.ndarray):
+        return
+    raise BadInput(f"tasks={tasks!r:.60}: give a list of tasks, or a function that draws one from a generator")
+
+
+def checked_seed(seed: Any, name: str = "seed") -> int:
+    """A seed, or another number that is part of who a rollout is, as a plain number.
+
+    Raises:
+        BadInput: it is no whole number from 0 on. None would draw a seed that is written down nowhere.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise BadInput(f"{name}={seed!r} makes no sense; give a whole number from 0 on")
+    return int(seed)
+
+
+def rollouts_of(count: int, indices: Sequence[int] | None) -> Sequence[int]:
+    """The numbers of the rollouts that are played: those that are named, or all.
+
+    Raises:
+        BadInput: one is named twice, or is none of them.
+    """
+    if indices is None:
+        return range(count)
+    chosen = [checked_seed(index, "indices: an index") for index in indices]
+    if len(set(chosen)) < len(chosen) or any(index >= count for index in chosen):
+        raise BadInput(f"indices={list(indices)!r:.60}: give each number once, from 0 to {count - 1}")
+    return chosen
 
 
 def checked(**numbers: int | None) -> None:

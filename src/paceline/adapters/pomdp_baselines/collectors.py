@@ -10,7 +10,7 @@ import gymnasium
 
 from paceline.adapters.pomdp_baselines.agents import MISSION, Agent
 from paceline.adapters.pomdp_baselines.manager import ParallelEnvManager
-from paceline.collect import Collection, Collector
+from paceline.collect import Collection, Collector, Leaks
 from paceline.errors import BadInput
 from paceline.types import Mission
 
@@ -30,6 +30,7 @@ class Collectors:
     def __init__(self, env: Callable[[], Any], agent: Callable[[], Any], **options: Any) -> None:
         self._env, self._agent, self._options = env, agent, options
         self._kept: dict[tuple[int, bool], tuple[Any, Collector]] = {}
+        self._leaks: Leaks | None = None
 
     def ask(self, parallel_env: ParallelEnvManager | None, random_actions: bool, asks: Asks) -> Collection:
         """Has rollouts played: by the workers of a manager, or here.
@@ -55,8 +56,11 @@ class Collectors:
         policy = agent.factory if isinstance(agent, Agent) else agent
         given = {**self._options, "random_actions": random_actions}
         if parallel_env is None:
-            return Collector(Mission(MISSION, _recipe(self._env())), policy, plan=0, **given)
-        return Collector(Mission(MISSION, parallel_env.env_fns[0]), policy, pool=parallel_env.pool, **given)
+            made = Collector(Mission(MISSION, _recipe(self._env())), policy, plan=0, **given)
+        else:
+            made = Collector(Mission(MISSION, parallel_env.env_fns[0]), policy, pool=parallel_env.pool, **given)
+        self._leaks = made.leaks = self._leaks or made.leaks
+        return made
 
 
 def _recipe(env: Any) -> Callable[[], Any]:
