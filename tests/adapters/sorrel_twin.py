@@ -184,6 +184,22 @@ class Watched(Table):
         return super().train_step()
 
 
+class Wavers(Table):
+    """Draws from a process-wide generator, too, once it has been asked or trained a few times."""
+
+    def __init__(self, seed: int, answers: int = 10**9, trainings: int = 10**9) -> None:
+        super().__init__(seed)
+        self.left, self.lessons = answers, trainings
+
+    def take_action(self, state: Any) -> int:
+        self.left -= 1
+        return int(np.random.randint(4)) if self.left < 0 else super().take_action(state)
+
+    def train_step(self) -> float:
+        self.lessons -= 1
+        return super().train_step() + (float(np.random.random()) if self.lessons < 0 else 0.0)
+
+
 class Environment:
     """What Sorrel's does: its loop trains after every epoch."""
 

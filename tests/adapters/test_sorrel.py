@@ -115,6 +115,30 @@ def test_a_thread_that_learns_leaves_the_process_wide_generators_alone() -> None
         assert elsewhere == [random.getstate()[1][:3]] * 3
 
 
+@pytest.mark.parametrize("trainings", [0, 2])
+def test_on_threads_one_that_draws_is_trained_while_no_other_is(trainings: int) -> None:
+    """Its streams are swapped in where no thread can see them, and what it draws on a thread is drawn from nothing."""
+
+    def mixed() -> list[Any]:
+        return [twin.Wavers(0, trainings=trainings), twin.Table(1), twin.Table(2), twin.Table(3)]
+
+    expected, after = played({}, mixed, twin.QuietEnvironment, epochs=9), np.random.random()
+    found = played(switched(False, True, False, use_threads=True), mixed, twin.QuietEnvironment, epochs=9)
+    assert np.random.random() == after
+    assert everything(*found) == everything(*expected)
+    if not trainings:
+        assert [note.split(":")[0] for note in found[1].notes] == ["agent_0 is trained in order"]
+
+
+def test_on_threads_one_that_draws_late_does_not_draw_from_the_streams_of_the_world() -> None:
+    def mixed() -> list[Any]:
+        return [twin.Wavers(0, answers=8), twin.Table(1), twin.Table(2)]
+
+    expected, found = (played(each, mixed) for each in ({}, switched(True, False, False, use_threads=True)))
+    assert everything(*found) == everything(*expected)
+    assert any(note.startswith("agent_0 is asked in order") for note in found[1].notes)
+
+
 def test_a_lag_is_another_result_and_the_same_one_for_every_lag_everywhere() -> None:
     results = []
     for lag in (1, 2):

@@ -77,3 +77,19 @@ def test_an_owner_that_is_to_hold_still_and_draws_is_an_error() -> None:
         pass
     with pytest.raises(SharedRandomness, match="'a'"), streams.of("a"):
         random.random()
+
+
+def test_what_threads_draw_where_streams_are_shielded_leaves_no_trace() -> None:
+    shielded, plain = OwnedStreams(SEEDS), OwnedStreams(SEEDS)
+    with shielded.of("a"):
+        before = draw()
+        with shielded.shielded():
+            draw()
+        after = draw()
+    assert [before, after] == [drawn(plain, "a"), drawn(plain, "a")]
+    with shielded.shielded():
+        draw()
+    assert shielded.have_drawn() == {"a"}
+    shielded.hold_still(True)
+    with pytest.raises(SharedRandomness), shielded.of("b"), shielded.shielded():
+        draw()

@@ -97,6 +97,24 @@ class OwnedStreams:
             self._keep()
         return set(self._drawn)
 
+    @contextmanager
+    def shielded(self) -> Iterator[None]:
+        """What threads draw meanwhile leaves no trace: the generators stand where they stood, whoever has them.
+
+        Owners that hold still are not shielded, because there it is an error.
+        """
+        if self._still:
+            yield
+            return
+        before, peek = GENERATORS.save(), GENERATORS.peek()
+        try:
+            yield
+        finally:
+            if not self._still and GENERATORS.touched(peek):
+                with UNINTERRUPTED:
+                    GENERATORS.restore(before)
+                    self._peek = GENERATORS.peek()
+
     def hold_still(self, still: bool) -> None:
         """From now on owners share the generators, because none of them draws: for work beside threads. Or no longer.
 

@@ -153,7 +153,9 @@ class Asking:
         if not calls or self._pool is None:
             return
         self._record.asked += len(calls)
-        for number, (answer, error) in self._pool.call("ask", calls, outcomes=True).items():
+        with self._streams.shielded():
+            outcomes = self._pool.call("ask", calls, outcomes=True)
+        for number, (answer, error) in outcomes.items():
             each = self._all[number]
             each.held, each.outbox = False, []
             assert each.asked is not None

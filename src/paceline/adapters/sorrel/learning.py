@@ -40,6 +40,7 @@ class _Trainee:
         self.replica: Replica | None = None
         self.copy: Learner | None = None
         self.in_pool = False
+        self.away = False
         self.stays = False
         self.drew = False
         self.trained = 0
@@ -90,10 +91,15 @@ class Learning:
         begin = perf_counter()
         if self._workers or self._table.lag:
             self._look_for_shared()
-        posted = [(each, Update(each.name, each.done + len(each.pending), epoch)) for each in self._all]
-        # Beside threads that learn nothing may be swapped, so those that stay here come first.
-        for each, update in sorted(posted, key=lambda pair: self._goes_to_pool(pair[0]) != self._config.use_threads):
-            self._post(each, update)
+        for each in self._all:
+            each.away = each.name not in self._record.failures and self._goes_to_pool(each) and self._is_there(each)
+        # Beside threads that learn no generators may be swapped, so those that stay here come first; beside processes
+        # they come last, and are trained at the same time.
+        with self._streams.shielded():
+            for each in sorted(self._all, key=lambda each: each.away is self._config.use_threads):
+                self._post(each, Update(each.name, each.done + len(each.pending), epoch))
+            if not self._table.lag:
+                self._wait()
         if not self._table.lag:
             self._settle(self._table.due("", epoch))
         self._decide(perf_counter() - begin, epoch)
@@ -196,7 +202,7 @@ class Learning:
             update.status, update.reason = "skipped", FROZEN
             each.pending.append((update, None))
             return
-        if self._goes_to_pool(each) and self._is_there(each):
+        if each.away:
             assert self._pool is not None
             assert each.replica is not None
             call = {each.number: (each.replica.changes(),)}
@@ -265,6 +271,15 @@ class Learning:
         return learned
 
     # -- in ----------------------------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """Waits for all workers: one that has failed is trained again here, and that swaps generators."""
+        begin = perf_counter()
+        for each in self._all:
+            for _, answer in each.pending:
+                if isinstance(answer, Handle):
+                    answer.finish()
+        self._record.seconds["learning"] += perf_counter() - begin
 
     def _settle(self, version: int) -> None:
         begin = perf_counter()
