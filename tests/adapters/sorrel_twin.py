@@ -319,7 +319,7 @@ class Dies(Net):
 
 
 class Hangs(Table):
-    """Its second training does not end. Of NumPy, so that no other training takes as long: torch is slow to begin."""
+    """Its second training does not end."""
 
     def train_step(self) -> float:
         if len(self.losses) == 1:
