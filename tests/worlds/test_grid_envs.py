@@ -119,6 +119,8 @@ def test_what_is_done_wrong_in_turns_is_said() -> None:
     env = aec("treasure_hunt", "ordered", agents=2, steps=1)
     with pytest.raises(BadInput, match="call reset"):
         env.step(0)
+    with pytest.raises(BadInput, match="call reset"):
+        env.last()
     env.reset(seed=0)
     with pytest.raises(BadInput, match="action 5 of agent_0"):
         env.step(5)

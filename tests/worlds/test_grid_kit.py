@@ -301,6 +301,17 @@ def test_what_is_done_wrong_with_a_world_is_said() -> None:
         Garden().world.fill("snail", 8)
     with pytest.raises(ValueError, match="read-only"):
         world["coin"][first] = 1
+    with pytest.raises(BadInput, match="'stag' is no kind of this world"):
+        world["stag"]
+    with pytest.raises(BadInput, match="is no entity: give an object of one of the kinds"):
+        world.add(Coin, second)  # type: ignore[arg-type]
+    for place in (-1, 10**6, 1.5, (0, 1)):
+        with pytest.raises(BadInput, match="is no place of this world: give one of World.inside"):
+            world.add(Walker(1), place)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="'coin' is no kind of entity; give classes"):
+        World((Wall, "coin"), 2, 2, 1)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="agent_0 was given '1' as a reward"):
+        walker.earn(world, "1")  # type: ignore[arg-type]
 
 
 class Crowded(Garden):
@@ -308,6 +319,36 @@ class Crowded(Garden):
 
     def homes(self) -> np.ndarray:
         return self.world.inside[:0]
+
+
+class Lonely(Garden):
+    """No kind of agent is named."""
+
+    kinds = (Wall, Snail)
+
+
+class Alike(Garden):
+    """All agents have one number."""
+
+    def __init__(self) -> None:
+        Game.__init__(self, agents=2, height=1, width=6, steps=3)
+
+    def new_agent(self, number: int) -> Agent:
+        return Walker(0)
+
+
+def test_what_is_wrong_with_a_game_is_said() -> None:
+    with pytest.raises(BadInput, match="kinds of game are wall, snail: name the class of its agents"):
+        Lonely()
+    with pytest.raises(BadInput, match=r"new_agent\(1\) gave agent number 0; give an agent with that number"):
+        Alike()
+    with pytest.raises(NotImplementedError, match=r"Game has no new_agent\(number\)"):
+        Game.new_agent(Game.__new__(Game), 0)
+    with pytest.raises(NotImplementedError, match=r"Agent has no act\(world, action\)"):
+        Agent(0).act(World(KINDS, 2, 2, 1), 0)
+    for seed in (-1, "a"):
+        with pytest.raises(BadInput, match="seed=.*give a whole number from 0 on"):
+            Garden().reset(seed)  # type: ignore[arg-type]
 
 
 def test_a_game_without_room_for_its_agents_says_so() -> None:

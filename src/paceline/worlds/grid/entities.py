@@ -116,7 +116,7 @@ class Agent(Entity):
 
     def act(self, world: World, action: Any) -> float:
         """Does it, and gives the reward."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no act(world, action), which gives a reward")
 
     def is_done(self, world: World) -> bool:
         """Whether the game is over for it; asked at the end of a turn. It leaves the world then."""
@@ -128,10 +128,17 @@ class Agent(Entity):
             self.earn(world, self.act(world, self.get_action(self.pov(world))))
 
     def earn(self, world: World, reward: float) -> None:
-        """Gives it a reward: for what it does, or for what others do to it."""
+        """Gives it a reward: for what it does, or for what others do to it.
+
+        Raises:
+            BadInput: it is no number.
+        """
+        try:
+            self.reward += reward
+        except TypeError:
+            raise BadInput(f"{self.name} was given {reward!r} as a reward: give a number") from None
         if self not in world.earners:
             world.earners.append(self)
-        self.reward += reward
         self.earned += reward
         world.total_reward += reward
 

@@ -206,7 +206,13 @@ class Aec(_Env, AECEnv):  # type: ignore[misc]
         return dict(zip(self.agents, self.game.view.of(self.game.world, agents), strict=True))
 
     def last(self, observe: bool = True) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """What the agent that is asked sees, what it has earned since it was asked before, its flags, and its info."""
+        """What the agent that is asked sees, what it has earned since it was asked before, its flags, and its info.
+
+        Raises:
+            BadInput: the episode is over, or has not begun.
+        """
+        if not self.agents:
+            raise BadInput(NO_EPISODE)
         name = self.agent_selection
         agent = self._agent(name)
         seen = agent.pov(self.game.world) if observe else None

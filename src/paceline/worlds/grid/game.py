@@ -84,10 +84,14 @@ class Game:
         self.ordered = turn == "ordered"
         self.steps = whole("steps", steps, 1, LONGEST)
         self.world = World(self.kinds, height, width, reach)
+        if not any(issubclass(kind, Agent) for kind in self.kinds):
+            raise BadInput(f"kinds of {self.name} are {', '.join(self.world.names)}: name the class of its agents, too")
         self.view: View = VIEWS[sees](self.world)
         self.choices = Moves(self.actions)
         self.agents = [self.new_agent(number) for number in range(whole("agents", agents, 1, LARGEST))]
-        for agent in self.agents:
+        for number, agent in enumerate(self.agents):
+            if not isinstance(agent, Agent) or agent.number != number:
+                raise BadInput(f"{self.name}: new_agent({number}) gave {_who(agent)}; give an agent with that number")
             agent.view = self.view
         self.playing: list[Agent] = []
         self.over = True
@@ -110,8 +114,8 @@ class Game:
     # -- for a game to say ---------------------------------------------------------------------------------
 
     def new_agent(self, number: int) -> Agent:
-        """Makes an agent."""
-        raise NotImplementedError
+        """Makes the agent of that number."""
+        raise NotImplementedError(f"{type(self).__name__} has no new_agent(number), which makes an agent")
 
     def populate(self, rng: np.random.Generator) -> None:
         """Furnishes the empty world, and leaves room for the agents."""
@@ -144,8 +148,10 @@ class Game:
         """Begins an episode; without a seed, from the generator as it is.
 
         Raises:
-            BadInput: there are not as many places to start as agents.
+            BadInput: there are not as many places to start as agents, or the seed is none.
         """
+        if seed is not None and (not isinstance(seed, int | np.integer) or seed < 0):
+            raise BadInput(f"seed={seed!r}: give a whole number from 0 on, or None")
         if seed is not None or self.rng is None:
             self.rng = np.random.default_rng(seed)
         world = self.world
@@ -255,3 +261,7 @@ class Game:
                 "this world was built without a render mode; build it with render_mode='rgb_array' or 'ansi'"
             )
         return rgb(self.scene()) if self.render_mode == "rgb_array" else text(self.scene())
+
+
+def _who(agent: Any) -> str:
+    return f"agent number {agent.number}" if isinstance(agent, Agent) else repr(agent)

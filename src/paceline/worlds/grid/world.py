@@ -38,6 +38,8 @@ class World(Board):
     rng: np.random.Generator
 
     def __init__(self, kinds: Sequence[type[Entity]], height: int, width: int, reach: int) -> None:
+        if strange := [kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, Entity))]:
+            raise BadInput(f"kinds: {strange[0]!r} is no kind of entity; give classes made from Entity")
         names = [kind.kind for kind in kinds]
         if not kinds or kinds[0] is not Wall or len(set(names)) < len(names):
             raise BadInput(f"kinds={names}: give each kind of entity once, and Wall first")
@@ -71,7 +73,10 @@ class World(Board):
 
     def __getitem__(self, name: str) -> Array:
         """The plane of a kind, to read, by place."""
-        return self._planes[name]
+        try:
+            return self._planes[name]
+        except KeyError:
+            raise self._no_kind(name) from None
 
     def clear(self) -> None:
         """Empties the world, but for the wall around it."""
@@ -89,8 +94,12 @@ class World(Board):
         """Puts an entity somewhere.
 
         Raises:
-            BadInput: it already stands somewhere, its kind is none of this world, or the place is taken.
+            BadInput: it already stands somewhere, its kind is none of this world, or the place is taken, or no place.
         """
+        if not isinstance(entity, Entity):
+            raise BadInput(f"{entity!r} is no entity: give an object of one of the kinds {', '.join(self._number)}")
+        if not isinstance(place, int | np.integer) or not 0 <= place < self.blocked.size:
+            raise BadInput(f"{place!r} is no place of this world: give one of World.inside or World.free(), a number")
         number = self._number_of(entity.kind)
         if self._objects[number].get(entity.place) is entity:
             raise BadInput(f"this {entity.kind} already stands at {self.cell(entity.place)}: use World.move")
@@ -198,5 +207,8 @@ class World(Board):
 
     def _number_of(self, kind: str) -> int:
         if kind not in self._number:
-            raise BadInput(f"{kind!r} is no kind of this world; it has {', '.join(self._number)}")
+            raise self._no_kind(kind)
         return self._number[kind]
+
+    def _no_kind(self, name: object) -> BadInput:
+        return BadInput(f"{name!r} is no kind of this world; it has {', '.join(self._number)}")
