@@ -276,6 +276,8 @@ def test_a_configuration_may_be_written_in_any_form() -> None:
         ({"parallel": 3}, "give a mapping"),
         ({"max_turns": 3}, "epochs"),
         ({"epochs": 2, "max_turns": 0}, "max_turns=0"),
+        ({"epochs": 2.5, "max_turns": 1}, "epochs=2.5: give a whole number"),
+        ({"epochs": 2, "max_turns": [3]}, r"max_turns=\[3\]: give a whole number"),
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_an_error_that_says_so(config: Any, words: str) -> None:
@@ -289,6 +291,40 @@ def test_what_is_no_environment_or_no_agent_is_an_error_that_says_so() -> None:
     env = twin.Environment({"epochs": 1, "max_turns": 1}, [object()])
     with pytest.raises(BadInput, match="no train_step"):
         ParallelEnvironment(env).run_experiment()
+
+
+def test_a_mixin_that_does_not_stand_first_or_is_not_set_up_is_an_error_that_says_so() -> None:
+    """Where it does not stand first the environment's own loop would be run."""
+    with pytest.raises(BadInput, match="class Late: ParallelEnvironment must stand before QuietEnvironment"):
+        type("Late", (twin.QuietEnvironment, ParallelEnvironment), {})
+
+    class Bare(ParallelEnvironment, twin.Environment):
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(AttributeError, match=r"its __init__ must call super\(\).__init__"):
+        Bare().run_experiment()
+
+
+def test_what_is_set_on_a_wrapper_is_set_on_its_environment() -> None:
+    env = twin.QuietEnvironment({"epochs": 0, "max_turns": 3}, tables())
+    wrapper = ParallelEnvironment(env)
+    wrapper.agents, wrapper.train_interval = env.agents[:1], 7
+    assert [len(rewards) for rewards in wrapper.run_experiment().rewards] == [1]
+    assert (len(env.agents), wrapper.train_interval, hasattr(env, "train_interval")) == (1, 7, False)
+
+
+def test_a_reward_or_a_logger_that_is_none_is_an_error_that_says_so() -> None:
+    class Wordy(twin.Agent):
+        def act(self, world: Any, action: int) -> Any:
+            return "much"
+
+    env = twin.QuietEnvironment({"epochs": 0, "max_turns": 1}, [])
+    env.agents = [Wordy(twin.Table(0))]
+    with pytest.raises(BadInput, match=r"act\(\) of agent 0, a Wordy, gave 'much'"):
+        ParallelEnvironment(env).run_experiment()
+    with pytest.raises(BadInput, match="give one that has record_epoch"):
+        ParallelEnvironment(env).run_experiment(logger=3)
 
 
 def test_a_run_follows_from_what_the_caller_has_seeded_and_leaves_that_alone() -> None:
@@ -445,6 +481,12 @@ def test_a_buffer_is_a_ring_whose_samples_never_cross_the_place_that_is_written(
     buffer = ThreadSafeBuffer(4, (1,))
     with pytest.raises(BadInput, match="needs 2 rows"):
         buffer.sample(1)
+    with pytest.raises(BadInput, match="batch_size=0"):
+        buffer.sample(0)
+    with pytest.raises(BadInput, match=r"capacity=2\.5"):
+        Buffer(2.5, (1,))  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"obs_shape=1: give the shape of an observation, \(1,\) say"):
+        Buffer(4, 1)  # type: ignore[arg-type]
     for row in range(6):
         buffer.add([row], row, row / 2, row == 5)
     np.random.seed(0)

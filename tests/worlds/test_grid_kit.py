@@ -306,7 +306,7 @@ def test_what_is_done_wrong_with_a_world_is_said() -> None:
     with pytest.raises(BadInput, match="is no entity: give an object of one of the kinds"):
         world.add(Coin, second)  # type: ignore[arg-type]
     for place in (-1, 10**6, 1.5, (0, 1)):
-        with pytest.raises(BadInput, match="is no place of this world: give one of World.inside"):
+        with pytest.raises(BadInput, match=r"is no place of this world: give one of World\.inside"):
             world.add(Walker(1), place)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="'coin' is no kind of entity; give classes"):
         World((Wall, "coin"), 2, 2, 1)  # type: ignore[arg-type]
@@ -347,7 +347,7 @@ def test_what_is_wrong_with_a_game_is_said() -> None:
     with pytest.raises(NotImplementedError, match=r"Agent has no act\(world, action\)"):
         Agent(0).act(World(KINDS, 2, 2, 1), 0)
     for seed in (-1, "a"):
-        with pytest.raises(BadInput, match="seed=.*give a whole number from 0 on"):
+        with pytest.raises(BadInput, match=r"seed=.*give a whole number from 0 on"):
             Garden().reset(seed)  # type: ignore[arg-type]
 
 

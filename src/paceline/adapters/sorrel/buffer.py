@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import BadInput
+from paceline.train.timetable import whole
 
 Array = np.ndarray[Any, Any]
 
@@ -35,9 +36,11 @@ class Buffer:
     """
 
     def __init__(self, capacity: int, obs_shape: Sequence[int], n_frames: int = 1) -> None:
-        if capacity < 1 or n_frames < 1:
-            raise BadInput(f"capacity={capacity}, n_frames={n_frames}: give 1 or more of each")
-        self.capacity, self.obs_shape, self.n_frames = capacity, tuple(obs_shape), n_frames
+        self.capacity, self.n_frames = whole("capacity", capacity, 1), whole("n_frames", n_frames, 1)
+        try:
+            self.obs_shape = tuple(obs_shape)
+        except TypeError:
+            raise BadInput(f"obs_shape={obs_shape!r}: give the shape of an observation, ({obs_shape!r},) say") from None
         self.clear()
 
     def clear(self) -> None:
@@ -72,8 +75,9 @@ class Buffer:
             episode; [batch, 1] but for states.
 
         Raises:
-            BadInput: there are too few rows.
+            BadInput: there are too few rows, or none is asked for.
         """
+        batch_size = whole("batch_size", batch_size, 1)
         starts = self.size - self.n_frames
         if starts < 1:
             raise BadInput(f"a sample needs {self.n_frames + 1} rows, and the buffer has {self.size}")
@@ -82,8 +86,8 @@ class Buffer:
         last = rows[:, -1:]
         states = self.states[rows].reshape(batch_size, -1)
         following = self.states[(rows + 1) % self.capacity].reshape(batch_size, -1)
-        whole = 1.0 - self.dones[rows[:, :-1]].any(axis=1, keepdims=True)
-        return states, self.actions[last], self.rewards[last], following, self.dones[last], whole.astype(np.float32)
+        of_one = 1.0 - self.dones[rows[:, :-1]].any(axis=1, keepdims=True)
+        return states, self.actions[last], self.rewards[last], following, self.dones[last], of_one.astype(np.float32)
 
     def __len__(self) -> int:
         return self.size

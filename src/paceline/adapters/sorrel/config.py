@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from paceline.errors import BadInput
@@ -73,7 +74,8 @@ def count_of(configs: Sequence[Any], name: str, least: int) -> int:
             count = _value(place, name)
             if count is None:
                 continue
-            if isinstance(count, bool) or int(count) != count or count < least:
+            number = isinstance(count, int | float | np.number) and not isinstance(count, bool)
+            if not number or count != count // 1 or count < least:
                 raise BadInput(f"experiment.{name}={count!r}: give a whole number from {least} on")
             return int(count)
     raise BadInput(f"the configuration has neither experiment.{name} nor {name}")

@@ -18,7 +18,7 @@ from paceline.train.timetable import whole
 class ParallelEnvironment:
     """Runs the experiments of an environment. When a run returns, the caller's own objects hold the final state.
 
-    What a wrapper does not have itself is asked of the environment. A mixin stands first among the bases.
+    What a wrapper does not have itself is asked of the environment, and set there. A mixin stands first among the bases.
 
     Args:
         args: For a wrapper the environment and, if it is not the environment's own, the configuration. For a mixin what
@@ -29,6 +29,19 @@ class ParallelEnvironment:
     Raises:
         BadInput: the configuration makes no sense.
     """
+
+    def __init_subclass__(cls) -> None:
+        """Refuses a mixin that does not stand first: the environment's own loop would be run.
+
+        Raises:
+            BadInput: another base with an environment's methods stands before it.
+        """
+        super().__init_subclass__()
+        for base in cls.__mro__[: cls.__mro__.index(ParallelEnvironment)]:
+            if not issubclass(base, ParallelEnvironment) and "reset" in vars(base):
+                raise BadInput(
+                    f"class {cls.__name__}: ParallelEnvironment must stand before {base.__name__} among the bases"
+                )
 
     def __init__(self, *args: Any, train_interval: int | None = None, **kwargs: Any) -> None:
         if _is_mixin(type(self)):
@@ -89,9 +102,20 @@ class ParallelEnvironment:
 
     def __getattr__(self, name: str) -> Any:
         env = vars(self).get("_env")
+        if env is None and not name.startswith("__"):
+            raise AttributeError(
+                f"{type(self).__name__} has no {name!r} yet: its __init__ must call super().__init__(…) before"
+            )
         if env is None or env is self or name.startswith("__"):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(env, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        env = vars(self).get("_env", self)
+        if env is self or name.startswith("_") or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            setattr(env, name, value)
 
 
 def _is_mixin(cls: type) -> bool:

@@ -45,6 +45,8 @@ class Experiment:
             parallel: Whether workers may be used.
             logger: Has `record_epoch(epoch, loss, reward, epsilon)`, or `record_turn` with the same arguments.
         """
+        if logger is not None and not (hasattr(logger, "record_epoch") or hasattr(logger, "record_turn")):
+            raise BadInput(f"logger={logger!r}: give one that has record_epoch, or record_turn")
         epochs, turns = count_of(self._configs, "epochs", 0), count_of(self._configs, "max_turns", 1)
         config, lag = self._config, self._config.lag if self._config.async_learning and parallel else 0
         table = Timetable(max(1, epochs), self.train_interval, lag=lag)
@@ -155,7 +157,7 @@ class Experiment:
 
 
 def _agents(env: Any) -> list[Any]:
-    agents = list(getattr(env, "agents", ()))
+    agents = list(getattr(env, "agents", None) or ())
     for number, agent in enumerate(agents):
         for name in ("pov", "get_action", "act", "is_done", "add_memory", "model"):
             if not hasattr(agent, name):

@@ -111,7 +111,11 @@ class Turns:
 
     def _act(self, number: int, own: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         reward = own(*args, **kwargs)
-        self.rewards[number] += float(reward or 0.0)
+        try:
+            self.rewards[number] += float(0.0 if reward is None else reward)
+        except (TypeError, ValueError):
+            who = f"agent {number}, a {type(self._env.agents[number]).__name__}"
+            raise BadInput(f"act() of {who}, gave {reward!r}: a reward is a number, or None") from None
         return reward
 
     def _get_action(self, number: int, state: Any) -> Any:
