@@ -148,6 +148,19 @@ class Net(nn.Module):
         self.epsilon *= 1 - rate
 
 
+class Attached(Net):
+    """Holds the process-wide generators, as Sorrel's models hold what `torch.manual_seed` gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seed, self.rand, self.roll = torch.default_generator, np.random.mtrand._rand, random.random
+
+    def take_action(self, state: Any) -> int:
+        if self.roll() < self.rand.random_sample() * float(torch.rand((), generator=self.seed)):
+            return super().take_action(state)
+        return self.answers % 4
+
+
 class Table:
     """A model of NumPy alone, with a generator of its own: it can be run on threads."""
 

@@ -20,6 +20,7 @@ from paceline import digest
 from paceline.adapters.sorrel import Buffer, ParallelEnvironment, Record, ThreadSafe, ThreadSafeBuffer
 from paceline.errors import BadInput
 
+NO_DATA = ("optimizer", "rng", "seed", "rand", "roll")
 SWITCHES = ("parallel_actions", "parallel_training", "async_learning")
 
 
@@ -60,7 +61,7 @@ def everything(env: Any, record: Record) -> str:
     ]
     optimizers = [model.optimizer.state_dict() for model in models if hasattr(model, "optimizer")]
     rings = [{name: value for name, value in vars(model.memory).items() if name != "_lock"} for model in models]
-    plain = [{name: value for name, value in each.items() if name not in ("optimizer", "rng")} for each in held]
+    plain = [{name: value for name, value in each.items() if name not in NO_DATA} for each in held]
     streams = [model.rng.bit_generator.state for model in models if hasattr(model, "rng")]
     places = [agent.location for agent in env.agents]
     updates = [(each.agent, each.number, each.epoch, each.status, each.figures) for each in record.updates]
@@ -166,6 +167,19 @@ def test_to_be_asked_whether_it_can_act_may_draw_and_may_change_an_agent() -> No
     assert everything(*found) == everything(*expected)
     assert found[1].asked > 0
     assert any("can_act changes the agent" in note for note in found[1].notes)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_models_may_hold_the_process_wide_generators(later: bool) -> None:
+    """All hold the same ones, and share nothing by that: in a worker they are the worker's."""
+    models = partial(nets, twin.Attached, twin.Attached)
+    inline = {"enabled": True, "async_learning": True, "num_workers": 0} if later else {}
+    expected, found = played(inline, models), played(switched(True, True, later), models)
+    assert everything(*found) == everything(*expected)
+    assert found[1].notes == []
+    assert found[1].asked_again < found[1].asked
+    model = found[0].agents[0].model
+    assert (model.seed is torch.default_generator, model.rand is np.random.mtrand._rand) == (True, True)
 
 
 def test_an_agent_that_writes_to_what_it_sees_is_asked_in_order() -> None:

@@ -7,6 +7,7 @@ import functools
 import io
 import itertools
 import pickle
+import random
 from collections import OrderedDict, UserDict
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from paceline.adapters.sorrel.replica import Replica
+from paceline.adapters.sorrel.replica import Replica, copied
 from paceline.errors import NotSendable
 
 
@@ -100,3 +101,19 @@ def test_arrays_that_share_memory_are_told_from_arrays_that_do_not(rows: Any) ->
 def test_an_iterator_is_refused_by_its_place() -> None:
     with pytest.raises(NotSendable, match=r"'held'.*a count"):
         Replica(SimpleNamespace(held=itertools.count()), "main")
+
+
+def test_process_wide_generators_are_sent_by_name_and_are_no_part_of_what_holds_them() -> None:
+    """In a copy, in a replica that is restored, and in changes."""
+    held = SimpleNamespace(seed=torch.default_generator, rand=np.random.mtrand._rand, rows=np.zeros(9000))
+    here, there = Replica(held, "main"), Replica(copied(held), "copy")
+    assert here.names() == there.names()
+    there = pickle.loads(pickle.dumps(there))
+    torch.rand(())
+    np.random.random()
+    assert here.changes() == there.changes() == b""
+    there.root.rows[5], there.root.roll = 1.0, random.random
+    here.apply(there.changes())
+    assert (held.rows[5], held.roll) == (1.0, random.random)
+    for root in (held, there.root):
+        assert (root.seed is torch.default_generator, root.rand is np.random.mtrand._rand) == (True, True)

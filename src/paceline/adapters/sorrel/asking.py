@@ -18,7 +18,7 @@ from typing import Any
 
 from paceline.adapters.sorrel.config import Parallel
 from paceline.adapters.sorrel.record import Record
-from paceline.adapters.sorrel.replica import Replica, alike
+from paceline.adapters.sorrel.replica import Replica, Sent, alike
 from paceline.engine import Anew, OwnedStreams, Pool
 from paceline.errors import NotSendable, PlanNotMet, WorkerLost
 from paceline.seeds import digest
@@ -239,7 +239,7 @@ class Asking:
         try:
             pool = self._started()
             replica = Replica(each.agent, "main")
-            names = pool.call("begin", {each.number: (each.agent,)})[each.number]
+            names = pool.call("begin", {each.number: (Sent(each.agent),)})[each.number]
             if names != replica.names():
                 raise NotSendable("a pickled copy of it is not built like the agent")
         except Exception as error:

@@ -18,7 +18,8 @@ from paceline.train.timetable import whole
 class ParallelEnvironment:
     """Runs the experiments of an environment. When a run returns, the caller's own objects hold the final state.
 
-    What a wrapper does not have itself is asked of the environment, and set there. A mixin stands first among the bases.
+    What a wrapper does not have itself is asked of the environment, and set there. A mixin stands first among the
+    bases.
 
     Args:
         args: For a wrapper the environment and, if it is not the environment's own, the configuration. For a mixin what

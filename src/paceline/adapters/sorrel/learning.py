@@ -10,7 +10,6 @@ wherever it was made. So the result is one and the same, here and in workers.
 
 from __future__ import annotations
 
-import pickle
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
@@ -20,7 +19,7 @@ from typing import Any
 from paceline.adapters.sorrel.config import Parallel
 from paceline.adapters.sorrel.learner import Learned, Learner, train
 from paceline.adapters.sorrel.record import Record
-from paceline.adapters.sorrel.replica import Replica
+from paceline.adapters.sorrel.replica import Replica, Sent, copied
 from paceline.engine import Handle, OwnedStreams, Pool
 from paceline.errors import BadInput, NotSendable, PacelineError, PlanNotMet, SharedRandomness
 from paceline.train.timetable import Timetable
@@ -232,7 +231,7 @@ class Learning:
             else:
                 states = None if threads else self._streams.states(each.owner)
                 each.replica = Replica(each.model, "main", strict=not self._table.lag)
-                _check_copy(each.replica, pool.call("begin", {each.number: (each.model, states)})[each.number])
+                _check_copy(each.replica, pool.call("begin", {each.number: (Sent(each.model), states)})[each.number])
         except Exception as error:
             self._stay(each, error)
             return False
@@ -246,7 +245,7 @@ class Learning:
             each.copy = Learner(each.name, self._config.on_failure)
             try:
                 each.replica = Replica(each.model, "main", strict=False)
-                begun = each.copy.begin(_copied(each.model), self._streams.states(each.owner))
+                begun = each.copy.begin(copied(each.model), self._streams.states(each.owner))
                 _check_copy(each.replica, begun.answer)
             except Exception as error:
                 self._stay(each, error)
@@ -338,9 +337,3 @@ def _check_copy(replica: Replica, names: Any) -> None:
             "a pickled copy of its model is not built like the model: a part was left out, or arrays that share memory "
             "(views, a state_dict) do not any more"
         )
-
-
-def _copied(model: Any) -> Any:
-    import cloudpickle
-
-    return pickle.loads(cloudpickle.dumps(model, 5))

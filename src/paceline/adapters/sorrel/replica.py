@@ -26,6 +26,7 @@ from paceline.adapters.sorrel.parts import (
     followed,
     mutable,
     part_of,
+    reduced_stream,
     reduced_tensor,
     same,
     whole,
@@ -124,11 +125,9 @@ class Replica:
         """The ids of all mutable objects, and whether each is what learning changes: root, arrays, generators."""
         return {id(part.thing): part.thing is self.root or part.is_numbers for part in self._parts.values()}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_names", "_proposed")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _names={id(part.thing): name for name, part in state["_parts"].items()})
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {name: value for name, value in vars(self).items() if name not in ("_names", "_proposed")}
+        return _restored, (Sent(state),)
 
     # -- names -------------------------------------------------------------------------------------------------
 
@@ -222,6 +221,33 @@ class Replica:
         return self._parts[name].thing
 
 
+class Sent:
+    """A value on its way: unpickled, it is the value. What it holds is pickled as changes are."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        out, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
+        _pickler(out, lambda _: None, buffers.append).dump(self.value)
+        return _opened, (out.getvalue(), buffers)
+
+
+def copied(thing: Any) -> Any:
+    """A copy, as it would be in a worker."""
+    return pickle.loads(pickle.dumps(Sent(thing), 5))
+
+
+def _opened(packed: bytes, buffers: list[Any]) -> Any:
+    return pickle.loads(packed, buffers=buffers)
+
+
+def _restored(state: dict[str, Any]) -> Replica:
+    replica = Replica.__new__(Replica)
+    vars(replica).update(state, _names={id(part.thing): name for name, part in state["_parts"].items()})
+    return replica
+
+
 def alike(one: Any, other: Any) -> bool:
     """Whether two values are the same, to the last bit: observations, say."""
     return same(one, other) or (type(one) is type(other) and digest(one) == digest(other))
@@ -242,7 +268,7 @@ def _new(value: Any) -> Iterator[tuple[Name, Any]]:
                 yield (number, *key), thing
 
 
-def _pickler(out: io.BytesIO, name_of: Callable[[Any], Name | None]) -> Any:
+def _pickler(out: io.BytesIO, name_of: Callable[[Any], Name | None], apart: Callable[[Any], Any] | None = None) -> Any:
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -250,9 +276,9 @@ def _pickler(out: io.BytesIO, name_of: Callable[[Any], Name | None]) -> Any:
             return name_of(thing)
 
         def reducer_override(self, thing: Any) -> Any:
-            return reduced_tensor(thing) or super().reducer_override(thing)
+            return reduced_stream(thing) or reduced_tensor(thing) or super().reducer_override(thing)
 
-    return Pickler(out, protocol=5)
+    return Pickler(out, protocol=5, buffer_callback=apart)
 
 
 class _Unpickler(pickle.Unpickler):

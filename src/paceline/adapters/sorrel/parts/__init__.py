@@ -16,6 +16,7 @@ from paceline.adapters.sorrel.parts.blocks import Block
 from paceline.adapters.sorrel.parts.kinds import followed, mutable, part_of
 from paceline.adapters.sorrel.parts.notes import PLAIN, Ref, Whole, same, whole
 from paceline.adapters.sorrel.parts.part import Part
+from paceline.adapters.sorrel.parts.streams import reduced_stream
 from paceline.adapters.sorrel.parts.tensors import reduced_tensor
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "followed",
     "mutable",
     "part_of",
+    "reduced_stream",
     "reduced_tensor",
     "same",
     "whole",

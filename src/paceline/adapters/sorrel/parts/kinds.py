@@ -20,14 +20,17 @@ from paceline.adapters.sorrel.parts.captured import FUNCTIONS, Captured, Cell, c
 from paceline.adapters.sorrel.parts.containers import Elements, Mapping, Sequence
 from paceline.adapters.sorrel.parts.notes import PLAIN
 from paceline.adapters.sorrel.parts.part import Part
-from paceline.adapters.sorrel.parts.streams import GENERATORS, Stream
+from paceline.adapters.sorrel.parts.streams import GENERATORS, Stream, is_process_wide
 from paceline.adapters.sorrel.parts.tensors import is_tensor, is_torch_generator
 
 
 def mutable(thing: Any) -> bool:
     """Whether an object has a state of its own that is looked at."""
     cls: Any = type(thing)
-    return _kind_of_class(cls) is not None and (cls is not FunctionType or captures(thing))
+    kind = _kind_of_class(cls)
+    if kind is Stream:
+        return not is_process_wide(thing)
+    return kind is not None and (cls is not FunctionType or captures(thing))
 
 
 def followed(thing: Any) -> bool:

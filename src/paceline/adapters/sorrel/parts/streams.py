@@ -1,4 +1,8 @@
-"""Streams: random generators that an object owns, of Python, of numpy and of torch."""
+"""Streams: random generators that an object owns, of Python, of numpy and of torch.
+
+The process-wide generators are nobody's, though objects may hold them: `torch.manual_seed` gives one, and
+`random.random` is a method of one. Each process has its own, so they are sent by name.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,32 @@ from typing import Any
 import numpy as np
 
 from paceline.adapters.sorrel.parts.part import Change, Item, Part
-from paceline.adapters.sorrel.parts.tensors import torch_if_loaded
+from paceline.adapters.sorrel.parts.tensors import is_torch_generator, torch_if_loaded
 
 GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+
+
+def process_wide() -> dict[str, Any]:
+    """The generators that are this process's, by name."""
+    torch, numpy = torch_if_loaded(), np.random.mtrand._rand
+    here = {"random": random._inst, "numpy": numpy, "numpy's bits": numpy._bit_generator}
+    return here if torch is None else {**here, "torch": torch.default_generator}
+
+
+def is_process_wide(thing: Any) -> bool:
+    """Whether a generator is the process's own."""
+    return any(thing is each for each in process_wide().values())
+
+
+def reduced_stream(thing: Any) -> tuple[Any, ...] | None:
+    """How a process-wide generator is pickled: as that of the process where it is unpickled."""
+    if not (isinstance(thing, GENERATORS) or is_torch_generator(type(thing))):
+        return None
+    return next(((_process_wide, (name,)) for name, each in process_wide().items() if thing is each), None)
+
+
+def _process_wide(name: str) -> Any:
+    return process_wide()[name]
 
 
 class Stream(Part):
