@@ -136,7 +136,8 @@ class Experiment:
         if logger is not None:
             epsilon = getattr(agents[0].model, "epsilon", 0.0) if agents else 0.0
             total = getattr(self._env.world, "total_reward", sum(self.record.rewards[-1].values()))
-            more = self._env._aggregate_epoch_stats() if hasattr(self._env, "_aggregate_epoch_stats") else {}
+            aggregate = getattr(self._env, "aggregate_epoch_stats", None)  # from Sorrel 1.6 on
+            more = {} if aggregate is None else aggregate()
             write = getattr(logger, "record_epoch", None) or logger.record_turn
             write(self.epoch, self.record.losses(self.epoch), total, epsilon, **more)
         for agent in agents if decay is not None else ():

@@ -227,9 +227,9 @@ class Sent:
     def __init__(self, value: Any) -> None:
         self.value = value
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         out, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
-        _pickler(out, lambda _: None, buffers.append).dump(self.value)
+        _pickler(out, lambda _: None, buffers.append if protocol > 4 else None).dump(self.value)
         return _opened, (out.getvalue(), buffers)
 
 
