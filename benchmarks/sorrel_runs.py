@@ -76,14 +76,16 @@ def modes(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
         contestants[name] = lambda name=name, parallel=parallel: _ours(sizes, parallel, seen, name)
     found = interleave(quiet, contestants, sizes.rounds)
     same = seen["in order"] == seen["trained in 2 processes"]
-    rows = (sizes.epochs + 1) * sizes.turns * sizes.agents
     for name in ours:
         yield gain_row(f"{sizes.agents} agents, {sizes.epochs} epochs, {name}: loop / ours", found[name], found["loop"])
-        rate = rows / found[name].median()
-        yield Row(
-            f"… experiences a second, {name}", "", "", "", "", f"{rate:.0f}", f"{rows / found['loop'].median():.0f}"
-        )
+        yield _rates(sizes, name, found[name], found["loop"])
     yield Row("weights in order and in 2 processes", "", "equal", "yes" if same else "no")
+
+
+def _rates(sizes: Sizes, name: str, ours: Slices, peer: Slices) -> Row:
+    experiences = (sizes.epochs + 1) * sizes.turns * sizes.agents
+    rates = [f"{experiences / slices.median():.0f}" for slices in (ours, peer)]
+    return Row(f"… experiences a second, {name}", "", "", "", "", *rates)
 
 
 def plan(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
@@ -104,6 +106,7 @@ def plan(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
         contestants = {"plan": planned, "ours": lambda: _ours(sizes, _BESIDE, seen, "ours")}
         found: dict[str, Slices] = interleave(quiet, contestants, sizes.plan_rounds)
         yield gain_row(f"the source's plan, {name} / ours", found["ours"], found["plan"])
+        yield _rates(sizes, name, found["ours"], found["plan"])
         yield Row(f"… trainings that were run, of {due} that were due", "", "", "", "", str(due), str(trainings[-1]))
 
 

@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,22 @@ class Sand(Entity):
     def transition(self, world: Any) -> None:
         if np.random.random() < 0.05:
             world.map[world.place_of(self)] = Entity(value=random.choice([1.0, 2.0]))
+
+
+class SourceBuffer(Buffer):
+    """As the source document writes it, with a lock that is not left out when it is copied."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._lock = Lock()
+
+    def add(self, *row: Any) -> None:
+        with self._lock:
+            super().add(*row)
+
+    def sample(self, batch_size: int) -> Any:
+        with self._lock:
+            return super().sample(batch_size)
 
 
 class World:

@@ -182,6 +182,15 @@ def test_models_may_hold_the_process_wide_generators(later: bool) -> None:
     assert (model.seed is torch.default_generator, model.rand is np.random.mtrand._rand) == (True, True)
 
 
+def test_a_buffer_with_a_lock_is_copied_with_a_lock_of_its_own() -> None:
+    def locked() -> list[Any]:
+        return [twin.Net(twin.SourceBuffer) for _ in range(2)]
+
+    expected, found = played({}, locked), played(switched(True, True, False), locked)
+    assert everything(*found) == everything(*expected)
+    assert found[1].notes == []
+
+
 def test_an_agent_that_writes_to_what_it_sees_is_asked_in_order() -> None:
     expected, found = (played(each, env=twin.ScribblingEnvironment) for each in ({}, switched(True, False, False)))
     assert everything(*found) == everything(*expected)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import threading
 from collections.abc import Callable, Container, Hashable, Iterator
 from typing import Any
 
@@ -37,6 +38,10 @@ from paceline.seeds import digest
 Name = tuple[Hashable, ...]
 Change = tuple[Any, ...]
 """(name, what, …): what is done to the object of that name; see `parts`."""
+
+
+_LOCKS = {type(make()): (make, ()) for make in (threading.Lock, threading.RLock)}
+"""How locks are pickled: a copy has one of its own, which nobody holds."""
 
 
 class Replica:
@@ -276,7 +281,8 @@ def _pickler(out: io.BytesIO, name_of: Callable[[Any], Name | None], apart: Call
             return name_of(thing)
 
         def reducer_override(self, thing: Any) -> Any:
-            return reduced_stream(thing) or reduced_tensor(thing) or super().reducer_override(thing)
+            known = reduced_stream(thing) or reduced_tensor(thing) or _LOCKS.get(type(thing))
+            return super().reducer_override(thing) if known is None else known
 
     return Pickler(out, protocol=5, buffer_callback=apart)
 
