@@ -18,7 +18,7 @@ import torch
 
 from paceline import digest
 from paceline.adapters.sorrel import Buffer, ParallelEnvironment, Record, ThreadSafe, ThreadSafeBuffer
-from paceline.errors import BadInput
+from paceline.errors import BadInput, SharedRandomness
 
 NO_DATA = ("optimizer", "rng", "seed", "rand", "roll")
 SWITCHES = ("parallel_actions", "parallel_training", "async_learning")
@@ -138,6 +138,17 @@ def test_on_threads_one_that_draws_late_does_not_draw_from_the_streams_of_the_wo
     expected, found = (played(each, mixed) for each in ({}, switched(True, False, False, use_threads=True)))
     assert everything(*found) == everything(*expected)
     assert any(note.startswith("agent_0 is asked in order") for note in found[1].notes)
+
+
+@pytest.mark.parametrize("late", [{"answers": 40}, {"trainings": 2}], ids=lambda late: next(iter(late)))
+def test_one_that_begins_to_draw_beside_threads_ends_the_run(late: dict[str, int]) -> None:
+    """Whose draw it was cannot be told, so that it is an error, whichever side is the first to see it."""
+
+    def mixed() -> list[Any]:
+        return [twin.Wavers(0, **late), twin.Table(1)]
+
+    with pytest.raises(SharedRandomness):
+        played(switched(False, True, True, use_threads=True), mixed, twin.QuietEnvironment, epochs=12)
 
 
 def test_a_lag_is_another_result_and_the_same_one_for_every_lag_everywhere() -> None:
