@@ -133,4 +133,6 @@ MEASURES: dict[str, Callable[[Quiet, Sizes], Iterator[Row]]] = {f.__name__: f fo
 
 
 if __name__ == "__main__":
-    run_command("Grid", str(__doc__).partition("\n")[0], MEASURES, Sizes(), QUICK, ("paceline", "numpy", "gymnasium"))
+    run_command(
+        "Grid", str(__doc__).partition("\n")[0], MEASURES, Sizes(), QUICK, ("paceline", "torch", "numpy", "gymnasium")
+    )

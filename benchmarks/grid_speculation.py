@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
-from quiet import Quiet, Row, figure_row, gain_row, interleave
+from quiet import Quiet, Row, Slices, figure_row, gain_row, interleave
 from train_parts import Training
 
 from paceline.engine import Plan
@@ -28,7 +29,7 @@ def turns_per_second(quiet: Quiet, rounds: int) -> Iterator[Row]:
             told = made["speculated"].trainer.speculation
             chosen = made["auto"].trainer.speculation
         ordered = found["in order"]
-        yield figure_row(f"{agents} agents, in order", ordered, show=_rate)
+        yield replace(figure_row(f"{agents} agents, in order", ordered), ours=_rate(ordered))
         yield gain_row(f"{agents} agents, a turn: in order / speculated", found["speculated"], ordered)
         yield gain_row("… in order / as auto chooses", found["auto"], ordered, 1.0, within_noise=True)
         yield Row("… answers that were made again", f"{told.rate:.0%}" if told else "", "", "", "", str(chosen))
@@ -49,5 +50,9 @@ def _slice(training: Training) -> Callable[[], float]:
     return measure
 
 
-def _rate(seconds: float) -> str:
-    return f"{1 / seconds:.0f} turns/s"
+def _rate(slices: Slices) -> str:
+    shown = f"{1 / slices.median():.0f} turns/s"
+    if len(slices.kept()) < 3:
+        return shown
+    low, high = slices.interval()
+    return f"{shown} [{1 / high:.0f}, {1 / low:.0f}]"
