@@ -113,7 +113,7 @@ class BadInput(PacelineError, ValueError):
 
 
 class Closed(PacelineError):
-    """The pool has been closed."""
+    """The pool, or what stands on one, has been closed."""
 
 
 def brief(value: object, most: int = 120) -> str:

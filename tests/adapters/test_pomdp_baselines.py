@@ -417,6 +417,15 @@ def test_evaluation_gives_returns_by_episode_and_files_nothing() -> None:
         learner.evaluate(learner.train_tasks)
 
 
+def test_tasks_of_random_rollouts_are_not_evaluated_on_either() -> None:
+    """One collector plays them and another the agent's: both guard the same tasks."""
+    learner = quick_learner(hidden=(8,))
+    learner.collect_rollouts(30, random_actions=True)
+    with pytest.raises(BadInput, match="must be others"):
+        learner.evaluate(learner.train_tasks)
+    assert learner.evaluate(learner.eval_tasks[:2]).shape == (2, 2)
+
+
 def test_an_agent_with_a_memory_acts_by_rows_for_loops_of_the_users_own() -> None:
     """What one row has seen changes its answers, and not those of another row."""
     learner = quick_learner(arch=AGENT_ARCHS.Memory, hidden=(8,), sampled=False)

@@ -55,6 +55,18 @@ class Raises(Hidden):
         return super().step(action)
 
 
+class RaisesWhile(Hidden):
+    """Fails in every rollout while there is a mark."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self.time == 2 and self.mark.exists():
+            raise RuntimeError("the ground gave way")
+        return super().step(action)
+
+
 class Interrupts(Hidden):
     """Ctrl-C comes in the last of its tasks."""
 

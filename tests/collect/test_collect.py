@@ -16,7 +16,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from collect_members import TASKS, Deadly, Dies, Draws, DrawsNoise, Interrupts, Locked, Raises, Weighs
+from collect_members import TASKS, Deadly, Dies, Draws, DrawsNoise, Interrupts, Locked, Raises, RaisesWhile, Weighs
 from sketch_members import Hidden, Remembers
 
 import paceline
@@ -195,6 +195,7 @@ def test_auto_goes_to_workers_when_rollouts_take_long_and_says_why(monkeypatch: 
     monkeypatch.setattr(budget, "_current", budget.Budget(2, 2**33))
     monkeypatch.setattr(costs, "STARTING", -10.0)  # to start workers seems to gain time
     monkeypatch.setattr(schedule, "_LOOK", 0.0)
+    monkeypatch.setattr(places, "WAITS_BELOW", 0.0)  # on a busy machine a short look seems to be all waiting
     monkeypatch.setattr(places, "prepare_workers", lambda: True)
     with Collector(Hidden, Remembers, tasks=TASKS, episodes=2, seed=5) as collector:
         first, second = collector.collect(20, iteration=0), collector.collect(20, iteration=0)
@@ -235,6 +236,34 @@ def test_weights_are_published_to_every_worker() -> None:
     assert len(set(rounds(0))) == 3
 
 
+@pytest.mark.parametrize("plan", [0, 2, Plan("process", 2, agents="here")], ids=["inline", "worker", "here"])
+def test_weights_with_which_no_rollout_could_be_played_are_forgotten(plan: Any, tmp_path: Path) -> None:
+    """The policy plays with those before, or as it was built: also one that has served with the others."""
+    mark = tmp_path / "raises"
+    with Collector(partial(RaisesWhile, mark), Weighs, tasks=TASKS, seed=5, plan=plan) as collector:
+        built = collector.collect(8, iteration=1).digest
+        mark.touch()
+        with pytest.raises(paceline.RolloutsFailed):
+            collector.collect(8, iteration=1, weights={"weight": 0.25})
+        mark.unlink()
+        assert collector.collect(8, iteration=1).digest == built
+        given = collector.collect(8, iteration=1, weights={"weight": 0.25}).digest
+        assert given != built
+        with pytest.raises(paceline.RolloutsFailed, match="KeyError"):
+            collector.collect(8, iteration=1, weights={"none": 0.5})
+        assert collector.collect(8, iteration=1).digest == given
+
+
+def test_collectors_of_one_pool_do_not_play_with_the_weights_of_another() -> None:
+    """They may find the same policy in the workers."""
+    with Pool([], backend="process", workers=1) as pool:
+        one, other = (Collector(Hidden, Weighs, tasks=TASKS, seed=5, pool=pool) for _ in range(2))
+        built = one.collect(8, iteration=1).digest
+        weighed = one.collect(8, iteration=1, weights={"weight": 0.25}).digest
+        assert other.collect(8, iteration=1).digest == built != weighed
+        assert one.collect(8, iteration=1).digest == weighed
+
+
 def test_tapes_hold_episodes_final_observations_extras_and_start_states() -> None:
     rollout = remembered(plan=2)[8]
     columns, length = rollout.columns, 4 + int(0.4 * 4)
@@ -272,8 +301,9 @@ def test_a_collection_is_saved_and_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("plan", [0, Plan("inline", agents="here")], ids=["worker", "here"])
 def test_an_interrupt_keeps_the_rollouts_that_are_finished(plan: Any, tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as raised:
         remembered(Interrupts, plan, out=tmp_path / "run")
+    assert type(raised.value) is KeyboardInterrupt  # a script that it ends has the usual exit code
     kept, whole = Collection.load(tmp_path / "run"), remembered()
     assert {rollout.index for rollout in kept} >= set(range(12))
     assert [rollout.digest for rollout in kept] == [whole[rollout.index].digest for rollout in kept]
@@ -307,11 +337,50 @@ def test_tasks_may_be_drawn_and_actions_too() -> None:
         ({"random_actions": True}, "give one of them"),
         ({"plan": Plan("process", 2, agents="gpu")}, "agents='gpu'"),
         ({"env_fn": "nowhere"}, "nowhere"),
+        ({"policy": None}, "no policy is given, and the default does not suit: the policy 'greedy'"),
+        ({"seed": None}, "seed=None makes no sense"),
+        ({"seed": -1}, "seed=-1 makes no sense"),
+        ({"tasks": 3}, "tasks=3: give a list of tasks"),
+        ({"tasks": np.array(3.0)}, "give a list of tasks"),
+        ({"tasks": {(0.0, 1.0)}}, "give a list of tasks"),
+        ({"tasks": "many"}, "tasks='many': give train, eval, draw"),
+        ({"device": None}, "device=None: give auto, cpu"),
+        ({"trace": "trace.json"}, r"trace='trace.json': give a Trace\(\)"),
     ],
 )
 def test_what_makes_no_sense_is_told(given: dict[str, Any], complaint: str) -> None:
     with pytest.raises(paceline.BadInput, match=complaint):
         collect(**{"env_fn": Hidden, "policy": Remembers, "rollouts": 4, **given})
+
+
+@pytest.mark.parametrize(
+    ("ask", "complaint"),
+    [
+        (lambda collector: collector.collect(4, iteration="first"), "iteration='first' makes no sense"),
+        (lambda collector: collector.collect(4, iteration=-1), "iteration=-1 makes no sense"),
+        (lambda collector: collector.collect(4, indices=[4]), "from 0 to 3"),
+        (lambda collector: collector.collect(4, indices=[1, 1]), "give each number once"),
+        (lambda collector: collector.collect(4, indices=[0.5]), "an index=0.5 makes no sense"),
+        (lambda collector: collector.collect(4, indices=2), "indices=2: give a list"),
+        (lambda collector: collector.evaluate(3), r"evaluate\(tasks=3\): give a list of tasks, or 'train' or 'eval'"),
+        (lambda collector: collector.evaluate("draw"), r"evaluate\(tasks='draw'\): give a list"),
+        (lambda collector: collector.evaluate(lambda rng: 0.5), "give a list of tasks"),
+    ],
+)
+def test_what_a_collector_cannot_play_is_told_and_changes_nothing(ask: Any, complaint: str) -> None:
+    with Collector(Hidden, Remembers, tasks=TASKS, plan=0) as collector:
+        with pytest.raises(BadInput, match=complaint):
+            ask(collector)
+        assert collector.collect(1).iteration == 1
+
+
+def test_a_collector_that_has_been_closed_says_so() -> None:
+    collector = Collector(Hidden, Remembers, tasks=TASKS, plan=0)
+    collector.close()
+    collector.close()
+    for ask in (lambda: collector.collect(1), lambda: collector.evaluate(TASKS[:1])):
+        with pytest.raises(paceline.Closed, match="the collector has been closed"):
+            ask()
 
 
 @pytest.mark.parametrize("name", ["evaluate", "collect"])

@@ -36,9 +36,8 @@ def test_one_digest_for_any_number_of_workers_and_both_places_of_the_policy(worl
 
 
 @pytest.mark.parametrize("plan", [2, HERE], ids=["worker", "here"])
-@pytest.mark.parametrize(
-    ("world", "agent"), [("AntDir-v0", "memory"), *(("PointRobot-H20-v0", name) for name in AGENTS)]
-)
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("world", WORLDS)
 def test_a_worker_that_is_killed_in_mid_rollout_costs_no_bit(world: str, agent: str, plan: Any, tmp_path: Path) -> None:
     mark = tmp_path / "died"
     mark.touch()  # while its tasks are asked for, and it is tried out, here

@@ -38,11 +38,26 @@ def named_agent(spec: str, agents: Mapping[str, Callable[..., Any]] = AGENTS) ->
         raise BadInput(f"{strange[0]!r} in {spec!r} is no argument of {made.__name__}: give {', '.join(known)}")
     shown = str(options.pop("name", name))
     keywords |= options
+    _check_kinds(made, keywords, spec)
     if "weights" in keywords:
         keywords["weights"] = option_file("weights", keywords, spec)
     if "hidden" in keywords:
         keywords["hidden"] = _sizes(keywords["hidden"], spec)
     return Player(shown, partial(made, **keywords) if keywords else made)
+
+
+def _check_kinds(made: Callable[..., Any], keywords: Mapping[str, Any], spec: str) -> None:
+    """Each option must be of the kind of its argument's default: `sampled=maybe` would count as true."""
+    for name, parameter in inspect.signature(made).parameters.items():
+        if name not in keywords:
+            continue
+        value, kind, least = keywords[name], type(parameter.default), 0 if name == "seed" else 1
+        if kind is bool and type(value) is not bool:
+            raise BadInput(f"{name}={value} in {spec!r}: give true or false")
+        if kind is int and (type(value) is not int or value < least):
+            raise BadInput(f"{name}={value} in {spec!r}: give a whole number from {least} on")
+        if kind is float and type(value) not in (int, float):
+            raise BadInput(f"{name}={value} in {spec!r}: give a number")
 
 
 def _sizes(written: Any, spec: str) -> tuple[int, ...]:

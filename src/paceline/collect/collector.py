@@ -18,6 +18,7 @@ from paceline.collect.given import (
     checked,
     checked_seed,
     checked_tasks,
+    is_listed,
     mission_of,
     player_of,
     rollouts_of,
@@ -31,9 +32,9 @@ from paceline.collect.notes import notes_on
 from paceline.collect.places import Places
 from paceline.collect.playing import Chunk, Interrupted
 from paceline.collect.store import Store, file_digests
-from paceline.collect.task_sets import DrawnTasks, named_tasks
+from paceline.collect.task_sets import DRAW, DrawnTasks, named_tasks
 from paceline.engine import Plan, Pool, Published, Trace, find_backend
-from paceline.errors import BadInput, RolloutsFailed
+from paceline.errors import BadInput, Closed, RolloutsFailed
 from paceline.team.device import find_device
 
 Watcher = Callable[[int, int], None]
@@ -82,6 +83,8 @@ class Collector:
         trace: Trace | None = None,
     ) -> None:
         checked(episodes=episodes, horizon=horizon, lanes=lanes)
+        if trace is not None and not isinstance(trace, Trace):
+            raise BadInput(f"trace={trace!r:.60}: give a Trace(), and have it write(file) afterwards")
         seed = checked_seed(seed)
         asked = Plan.parse(plan).not_of_a_vector() if pool is None else _plan_of(pool, plan)
         if asked.backend != "auto":
@@ -94,12 +97,15 @@ class Collector:
         checked_tasks(tasks)
         spec = Spec(mission, player, episodes, seed, lanes, device if device == "cpu" else find_device(device))
         spec = replace(spec, first_task=task_of(tasks, 0, partial(spec.task_stream, 0, 0)))
-        acts, reusable, seats, same_task = tried(partial(surveyed, spec, apart=apart), apart=apart)
+        is_default = policy is None and not random_actions
+        survey = partial(surveyed, spec, apart=apart, is_default=is_default)
+        acts, reusable, seats, same_task = tried(survey, apart=apart)
         player, mission = replace(player, acts=acts), replace(mission, reuse=mission.reuse or reuse or reusable)
         self._spec = replace(spec, player=player, mission=mission, seats=seats)
         self._tasks, self._iteration = tasks, 0
         self.leaks = Leaks(same_task)
         """What each task has been used for."""
+        self._is_closed = False
         self._places = Places(self._spec, asked, pool, trace)
 
     def __enter__(self) -> Collector:
@@ -110,6 +116,7 @@ class Collector:
 
     def close(self) -> None:
         """Ends the workers. May be called again."""
+        self._is_closed = True
         self._places.close()
         if isinstance(self._tasks, DrawnTasks):
             self._tasks.close()
@@ -140,7 +147,8 @@ class Collector:
         Args:
             rollouts: How many.
             weights: What the policy's `load(version, weights)` is given first, in every worker; the version is the
-                iteration. None: the policy plays as it was built, or with the weights of the last time.
+                iteration. None: the policy plays as it was built, or with the weights of the last time that at least
+                one rollout could be played with them.
             iteration: Which round this is; part of each rollout's identity. None: the one after the last.
             watcher: Is told how far it is.
             indices: Plays only these of the rollouts: one that has failed, say, alone.
@@ -151,7 +159,9 @@ class Collector:
         Raises:
             RolloutsFailed: some could not be played; the others are in its `collection`, and in `out`.
             BadInput: a task has been used for evaluation before, `out` holds a run, or a number makes no sense.
+            Closed: the collector has been closed.
         """
+        self._check_open()
         checked(rollouts=rollouts)
         if iteration is not None:
             checked_seed(iteration, "iteration")
@@ -175,15 +185,22 @@ class Collector:
 
         Raises:
             RolloutsFailed: as in `collect`.
-            BadInput: a rollout has been collected on one of the tasks.
+            BadInput: a rollout has been collected on one of the tasks, or they are no list.
+            Closed: the collector has been closed.
         """
-        if isinstance(tasks, str):
+        self._check_open()
+        if isinstance(tasks, str) and tasks != DRAW:
             tasks = named_tasks(tasks, self._spec.mission, apart=self._places.plan.trust == "data")
-        checked_tasks(tasks)
+        if isinstance(tasks, str) or not is_listed(tasks):
+            raise BadInput(f"evaluate(tasks={tasks!r:.60}): give a list of tasks, or 'train' or 'eval'")
         name = f"evaluation {round_}"
         jobs = self._jobs(name, range(len(tasks)), list(tasks))
         self.leaks.check(jobs, "evaluated")
         return self._play(jobs, name, weights, watcher)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Closed("the collector has been closed: collect before that, or make another one")
 
     def _jobs(self, iteration: int | str, indices: Sequence[int], tasks: Tasks | None) -> list[Job]:
         return [

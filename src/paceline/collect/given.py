@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,9 +61,14 @@ def tried(function: Callable[[None], Any], *, apart: bool) -> Any:
 
 
 def surveyed(
-    spec: Spec, _: None = None, *, apart: bool = False
+    spec: Spec, _: None = None, *, apart: bool = False, is_default: bool = False
 ) -> tuple[bool | None, bool, int, Callable[[Any], Any] | None]:
     """Builds the environment and the policy once, so that a mistake is told before work begins.
+
+    Args:
+        spec: What is collected.
+        apart: This is not the process of the collector.
+        is_default: No policy has been given, so that the mission's default plays.
 
     Returns:
         How the policy is understood (see `Player.acts`); whether the environment declares that `reset` makes it as
@@ -85,7 +90,12 @@ def surveyed(
             agent = seat.agent if seat.agent in seen else next(iter(seen))
             return seats[agent], seen[agent]
 
-        player = attempt(lambda: understood(spec.player, next(iter(seats.values())), observe), "the policy")
+        try:
+            player = attempt(lambda: understood(spec.player, next(iter(seats.values())), observe), "the policy")
+        except BadInput as error:
+            if is_default:
+                raise BadInput(f"no policy is given, and the default does not suit: {error}") from error
+            raise
         made = rollout.made
         reusable = bool(getattr(getattr(made, "unwrapped", made), "reusable", False))
         if reusable and spec.first_task is not None:  # a world as ours says by BadInput that it is no task of it
@@ -114,9 +124,14 @@ def checked_tasks(tasks: Any) -> None:
     Raises:
         BadInput: they are no sequence and no function.
     """
-    if tasks is None or callable(tasks) or isinstance(tasks, Sequence | np.ndarray):
+    if tasks is None or callable(tasks) or is_listed(tasks):
         return
     raise BadInput(f"tasks={tasks!r:.60}: give a list of tasks, or a function that draws one from a generator")
+
+
+def is_listed(tasks: Any) -> bool:
+    """Whether tasks are there one by one, so that they can be dealt in order."""
+    return isinstance(tasks, Sequence) or (isinstance(tasks, np.ndarray) and tasks.ndim > 0)
 
 
 def checked_seed(seed: Any, name: str = "seed") -> int:
@@ -138,6 +153,8 @@ def rollouts_of(count: int, indices: Sequence[int] | None) -> Sequence[int]:
     """
     if indices is None:
         return range(count)
+    if isinstance(indices, str) or not isinstance(indices, Iterable):
+        raise BadInput(f"indices={indices!r:.60}: give a list of the rollouts' numbers")
     chosen = [checked_seed(index, "indices: an index") for index in indices]
     if len(set(chosen)) < len(chosen) or any(index >= count for index in chosen):
         raise BadInput(f"indices={list(indices)!r:.60}: give each number once, from 0 to {count - 1}")

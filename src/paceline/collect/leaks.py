@@ -38,12 +38,12 @@ class Leaks:
         Raises:
             BadInput: one of the tasks has been used for the other before; then nothing is noted.
         """
-        tasks = {self._key(job.task.options): job for job in jobs if job.task is not None}
-        for key, job in tasks.items():
+        tasks = {self._key(options): (job, options) for job in jobs if (options := _options(job))}
+        for key, (job, options) in tasks.items():
             known = self._used.get(key, how)
-            if known != how and job.task is not None:
+            if known != how:
                 raise BadInput(
-                    f"the task of rollout {job.index}, {dict(job.task.options)!r:.80}, has been {known} on before: "
+                    f"the task of rollout {job.index}, {options!r:.80}, has been {known} on before: "
                     "tasks for evaluation must be others than those that rollouts are collected on"
                 )
         self._used.update(dict.fromkeys(tasks, how))
@@ -59,10 +59,16 @@ class Leaks:
 
 def same_task_of(world: Any) -> SameTask | None:
     """The rule of a world by which two values are the same task, if it has one."""
-    kind = getattr(getattr(world, "unwrapped", world), "tasks", None)
+    kind: Any = getattr(getattr(world, "unwrapped", world), "tasks", None)
     if not (callable(getattr(kind, "key", None)) and callable(getattr(kind, "value", None))):
         return None
     return lambda task: kind.key(kind.value(task))
+
+
+def _options(job: Job) -> dict[str, Any]:
+    """What an environment is asked to set up; nothing, if it draws the task itself."""
+    options = {} if job.task is None else dict(job.task.options)
+    return {} if set(options) == {"task"} and options["task"] is None else options
 
 
 def _plain(value: Any) -> Any:

@@ -42,7 +42,7 @@ def find_device(name: str) -> str:
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
     if name == "auto":
         return "cuda" if cuda else "mps" if mps else "cpu"
-    there = {"cpu": True, "cuda": cuda, "mps": mps}.get(name.partition(":")[0])
+    there = {"cpu": True, "cuda": cuda, "mps": mps}.get(str(name).partition(":")[0])
     if there is None:
         raise BadInput(f"device={name!r}: give auto, cpu, cuda or mps")
     if not there:

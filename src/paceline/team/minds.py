@@ -316,6 +316,9 @@ class Builder:
             return policy
         key = policy_key(self._player, seat)
         reused = take(key, lambda: _Reused(built(self._player, self._factory, seat)))
+        if self._player.weights is None and reused.has_loaded:  # without weights it plays as it was built
+            reused.close()
+            reused = _Reused(built(self._player, self._factory, seat))
         reused.load(self._player.weights)
         self._reused[id(reused.policy)] = key, reused
         return reused.policy
@@ -335,13 +338,15 @@ class _Reused:
 
     def __init__(self, policy: Any) -> None:
         self.policy = policy
+        self.has_loaded = False
+        """Whether it has been given weights, so that it is not as it was built."""
         self._has = ""
 
     def load(self, weights: tuple[int, Any] | None) -> None:
         """Loads weights, unless it has them: several chunks of an iteration are played with one version."""
         name = weights[1].name if weights is not None and isinstance(weights[1], Published) else ""
         if not name or name != self._has:
-            self._has = ""
+            self._has, self.has_loaded = "", self.has_loaded or weights is not None
             _load(self.policy, weights)
             self._has = name
 
