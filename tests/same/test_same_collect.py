@@ -6,10 +6,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 from deadly_worlds import DiesOnce, DrawsAndDiesOnce
 
 from paceline import Plan, collect
+from paceline.worlds.meta import VariBadWrapper
 
 WORLDS = ["AntDir-v0", "PointRobot-H20-v0"]
 AGENTS = ["markov", "memory", "memory_markov"]
@@ -60,6 +63,20 @@ def test_a_worker_that_is_killed_costs_no_bit_where_process_wide_generators_are_
     mark.unlink()
     assert collected(drawing, "memory", plan, tasks) == whole
     assert mark.exists()
+
+
+def test_an_oracle_is_shown_the_task_of_each_rollout_wherever_it_is_played() -> None:
+    def play(plan: Any) -> Any:
+        def world() -> Any:
+            return VariBadWrapper(gymnasium.make("PointRobot-H20-v0"), 1, oracle=True)
+
+        return collect(world, "markov,hidden=8", 6, tasks="train", episodes=2, horizon=5, seed=5, lanes=3, plan=plan)
+
+    alone = play(0)
+    assert alone.digest == play(2).digest == play(HERE).digest
+    for rollout, task in zip(alone, alone.tasks, strict=True):
+        shown = rollout.columns["observations"][:, 2:]
+        np.testing.assert_array_equal(shown, np.broadcast_to(np.array(task, np.float32), (10, 2)))
 
 
 def test_agents_and_worlds_have_digests_of_their_own() -> None:
