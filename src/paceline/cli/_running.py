@@ -27,6 +27,8 @@ def plan_of(backend: str, jobs: str, untrusted: bool) -> Plan:
         raise BadInput(
             "--untrusted needs workers in processes of their own: leave --jobs 0 and --plan inline or thread away"
         )
+    if backend == "inline" and workers is not None and workers > 1:
+        raise BadInput(f"--jobs {workers} wants workers, and --plan inline has none: leave one of them away")
     if workers == 0 or backend == "inline":
         if backend not in ("auto", "inline", "process"):
             raise BadInput(f"--jobs 0 plays here, and --plan {backend} does not: leave one of them away")
