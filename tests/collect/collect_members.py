@@ -91,6 +91,14 @@ class Weighs(Remembers):
         return Acted([action + np.float32(self.weight) for action in acted.action], acted.extras)
 
 
+class DrawnWeighs(Weighs):
+    """Begins with a weight that its building draws from a process-wide generator."""
+
+    def __init__(self, seat: Any) -> None:
+        super().__init__(seat)
+        self.weight = float(np.random.uniform())
+
+
 class Locked(Remembers):
     """Has something that no other process can have."""
 

@@ -16,7 +16,19 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from collect_members import TASKS, Deadly, Dies, Draws, DrawsNoise, Interrupts, Locked, Raises, RaisesWhile, Weighs
+from collect_members import (
+    TASKS,
+    Deadly,
+    Dies,
+    DrawnWeighs,
+    Draws,
+    DrawsNoise,
+    Interrupts,
+    Locked,
+    Raises,
+    RaisesWhile,
+    Weighs,
+)
 from sketch_members import Hidden, Remembers
 
 import paceline
@@ -257,7 +269,7 @@ def test_weights_with_which_no_rollout_could_be_played_are_forgotten(plan: Any, 
 def test_collectors_of_one_pool_do_not_play_with_the_weights_of_another() -> None:
     """They may find the same policy in the workers."""
     with Pool([], backend="process", workers=1) as pool:
-        one, other = (Collector(Hidden, Weighs, tasks=TASKS, seed=5, pool=pool) for _ in range(2))
+        one, other = (Collector(Hidden, DrawnWeighs, tasks=TASKS, seed=5, pool=pool) for _ in range(2))
         built = one.collect(8, iteration=1).digest
         weighed = one.collect(8, iteration=1, weights={"weight": 0.25}).digest
         assert other.collect(8, iteration=1).digest == built != weighed

@@ -316,9 +316,9 @@ class Builder:
             return policy
         key = policy_key(self._player, seat)
         reused = take(key, lambda: _Reused(built(self._player, self._factory, seat)))
-        if self._player.weights is None and reused.has_loaded:  # without weights it plays as it was built
+        while self._player.weights is None and reused.has_loaded:  # without weights it plays as it was built
             reused.close()
-            reused = _Reused(built(self._player, self._factory, seat))
+            reused = take(key, lambda: _Reused(built(self._player, self._factory, seat)))
         reused.load(self._player.weights)
         self._reused[id(reused.policy)] = key, reused
         return reused.policy
