@@ -260,6 +260,105 @@ def test_another_commands_run_is_refused(
     assert run_here() == 2
 
 
+MINE = """
+from gymnasium import Env, spaces
+
+
+class Odd(Env):
+    observation_space, action_space = spaces.Discrete(2), spaces.Discrete(5)
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        raise KeyError("the door is shut")
+
+
+class Mine:
+    def __init__(self, seat):
+        self.rows = 0
+
+    def act(self, obs):
+        return self.rows % 5
+
+    def learn(self, window):
+        self.rows = len(window)
+        return {"loss": 1 / self.rows}
+
+    def snapshot(self):
+        return self.rows
+
+    def restore(self, rows):
+        self.rows = rows
+
+
+class Lost(Mine):
+    def learn(self, window):
+        return {"loss": window.columns["reward"].mean()}
+
+
+class Vague(Mine):
+    def learn(self, window):
+        return {"loss": "low"}
+
+
+class Silent(Mine):
+    def learn(self, window):
+        return 3
+
+
+class Shut(Mine):
+    def __init__(self, seat):
+        raise RuntimeError("no licence")
+"""
+"""A world and learners of the user's own."""
+
+
+def test_learners_are_classes_of_a_file(told: Told) -> None:
+    """`--learners file.py:Class` is for every agent, and is found again when the run is resumed."""
+    Path("mine.py").write_text(MINE)
+    words = (MISSION, "--learners", "mine.py:Mine", "--epochs", "4", "--worlds", "2", "--out", "a", "--json")
+    code, page, _ = told(*words, "-j", "2")
+    found = json.loads(page)
+    assert (code, found["losses"]["agent_3"]) == (0, [1 / rows for rows in (20, 40, 60, 80)])
+    shutil.rmtree("a")
+    assert json.loads(told(*words, "-j", "0")[1])["digest"] == found["digest"]
+    code, page, _ = told("--resume", "a", "--json")
+    assert (code, json.loads(page)["digest"]) == (0, found["digest"])
+
+
+@pytest.mark.parametrize(
+    ("learner", "code", "why"),
+    [
+        ("Lost", 3, "KeyError: \"'reward' is no column; there are observations"),
+        ("Vague", 2, "gives figures by name, {'loss': 0.1} say, or nothing; among {'loss': 'low'} is one"),
+        ("Silent", 2, "or nothing; it gave 3"),
+        ("Shut", 2, "the learner of agent 'agent_0' cannot be built: RuntimeError: no licence"),
+        ("Gone", 2, "there is no 'Gone' in odd_gone.py"),
+        ("Odd", 3, "KeyError: 'the door is shut'"),
+    ],
+)
+def test_what_fails_in_the_users_code_is_shown_with_its_own_frames_alone(
+    told: Told, learner: str, code: int, why: str
+) -> None:
+    """The log of the run has the whole traceback."""
+    file = f"odd_{learner.lower()}.py"  # a module is loaded once, and under one name
+    Path(file).write_text(MINE)
+    played = (
+        (f"{file}:Odd", "--learners", f"{file}:Mine")
+        if learner == "Odd"
+        else (MISSION, "--learners", f"{file}:{learner}")
+    )
+    found, page, said = told(*played, "--epochs", "2", "--out", "a", "--plan", "inline")
+    assert (found, page) == (code, "")
+    assert why in said
+    assert str(Path(paceline.__file__).parent) not in said
+    if code == 3:
+        assert f'{file}", line' in said
+        assert "go on with: paceline train --resume" in said
+        assert str(Path(paceline.__file__).parent) in Path("a/train.log").read_text()
+
+
 def test_an_update_that_fails_stops_the_run_or_freezes_its_agent(told: Told) -> None:
     """The exit code is 3; what is on disk, and how to go on, is told."""
     words = (MISSION, "--learners", "dqn,hidden=16,lr=1e30", "--epochs", "4", "--plan", "inline")

@@ -200,6 +200,10 @@ def _logged(path: Path) -> Iterator[None]:
         logger.addHandler(handler)
     try:
         yield
+    except Exception:
+        if path.exists():  # otherwise nothing has begun
+            logger.info("the training has stopped", exc_info=True)
+        raise
     finally:
         for handler in added:
             logger.removeHandler(handler)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -13,6 +14,7 @@ from typing import Any, TextIO
 
 from paceline.checkpoints import FILE
 from paceline.cli._ending import sigterm_as_ctrl_c
+from paceline.cli._failures import own_frames
 from paceline.cli._trained import NO_CURVES
 from paceline.engine import Trace
 from paceline.errors import BadInput, PacelineError
@@ -91,6 +93,12 @@ class TrainingCall(ABC):
             raise
         except PacelineError as error:
             print("\n  ".join([f"error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
+            self._say_goodbye("stopped")
+            return 3
+        except Exception as error:
+            if not (frames := own_frames("".join(traceback.format_exception(error)))):
+                raise  # it is a bug of Paceline's
+            print(frames, file=sys.stderr)
             self._say_goodbye("stopped")
             return 3
 

@@ -136,7 +136,7 @@ def learner_spec(text: str) -> DQN | PPO:
     """
     name, options = split(text)
     if name not in LEARNERS:
-        raise BadInput(f"{name!r} is no learner: give {' or '.join(LEARNERS)}, or a factory of your own")
+        raise BadInput(f"{name!r} is no learner: give {' or '.join(LEARNERS)}, or one of your own: file.py:Class")
     return LEARNERS[name].read(options, name)
 
 

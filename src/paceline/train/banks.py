@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from paceline.errors import BadInput
 from paceline.roles import Window
 from paceline.team import Builder, Player
 from paceline.types import Seat
@@ -117,7 +118,7 @@ class Single:
 
     def learn(self, windows: Mapping[str, Window]) -> dict[str, dict[str, float]]:
         """Lets the learner learn."""
-        return {agent: dict(self._copies[0].learn(window) or {}) for agent, window in windows.items()}
+        return {agent: _figures(agent, self._copies[0].learn(window)) for agent, window in windows.items()}
 
     def weights(self) -> dict[str, Any]:
         """The learner's weights if they can be loaded, else a snapshot of it."""
@@ -163,6 +164,21 @@ class Single:
     def close(self) -> None:
         """Ends the copies."""
         self._builder.close(self._copies, sound=True)
+
+
+def _figures(agent: str, told: Any) -> dict[str, float]:
+    """What `learn` has given, as numbers.
+
+    Raises:
+        BadInput: it is no mapping, or has something else in it.
+    """
+    wanted = f"learn(window) of the learner of agent {agent!r} gives figures by name, {{'loss': 0.1}} say, or nothing"
+    if not isinstance(told, Mapping | None):
+        raise BadInput(f"{wanted}; it gave {told!r:.60}")
+    try:
+        return {str(name): float(value) for name, value in (told or {}).items()}
+    except (TypeError, ValueError):
+        raise BadInput(f"{wanted}; among {told!r:.200} is one that is no number") from None
 
 
 def regrouped(agents: Sequence[str], saved: Mapping[tuple[str, ...], Any]) -> Any:

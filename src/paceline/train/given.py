@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from paceline.catalog.resolve import missions_of, player_of
 from paceline.engine import Pool
-from paceline.errors import BadInput, place
+from paceline.errors import BadInput, PacelineError, place
 from paceline.options import split
 from paceline.rollout import Rollout
 from paceline.team import Builder, Player, understood
@@ -42,7 +42,7 @@ def recipes_of(given: Any, mission: Mission, seed: int, device: str) -> tuple[Re
     Raises:
         BadInput: an agent has no learner, or one that cannot learn or suit it; or none learns.
     """
-    from paceline.learning.specs import LEARNERS, architecture, learner_spec
+    from paceline.learning.specs import architecture, learner_spec
 
     with Pool([], seed=seed) as pool:
         seats: list[Seat] = pool.map(partial(_seats, device), [mission])[0]
@@ -52,7 +52,7 @@ def recipes_of(given: Any, mission: Mission, seed: int, device: str) -> tuple[Re
         recipes: list[Recipe] = []
         for seat in seats:
             item = wanted[seat.agent]
-            if isinstance(item, str) and (for_all or split(item)[0] in LEARNERS):
+            if isinstance(item, str) and _names_ours(item, for_all):
                 ours.setdefault((item, architecture(seat)), []).append(seat)
             else:
                 player = player_of(item, mission)[0]
@@ -80,6 +80,17 @@ def _by_agent(given: Any, agents: Sequence[str]) -> dict[str, Any]:
     return dict(given)
 
 
+def _names_ours(text: str, for_all: bool) -> bool:
+    """Whether a learner of ours is meant, and no class of the user's (file.py:Class, class=package.module.Class).
+
+    What is given for all agents must learn, so a plain name is that of a learner, also if there is none such.
+    """
+    from paceline.learning.specs import LEARNERS
+
+    name = split(text)[0]
+    return name in LEARNERS or (for_all and ":" not in name and "=" not in name)
+
+
 def _seats(device: str, mission: Mission) -> list[Seat]:
     try:
         rollout = Rollout(mission, device=device, digested=False)
@@ -99,6 +110,25 @@ def _seats(device: str, mission: Mission) -> list[Seat]:
 def _surveyed(mission: Mission, device: str, for_all: bool, item: tuple[Player, Seat]) -> tuple[Player, bool]:
     """How what is given for an agent is understood, and whether it learns; it is built once for that."""
     player, seat = item
+    try:
+        player, learner = _built(mission, device, player, seat)
+    except PacelineError:
+        raise
+    except Exception as error:
+        what = f"the learner of agent {seat.agent!r} cannot be built"
+        raise BadInput(f"{what}: {type(error).__name__}: {error}{place(error)}") from error
+    missing = [name for name in LEARNS if not callable(getattr(learner, name, None))]
+    acts = callable(learner) or "act" not in missing
+    if missing and (for_all or not acts or "learn" not in missing):
+        raise BadInput(
+            f"the learner of agent {seat.agent!r}, a {type(learner).__name__}, has no {', no '.join(missing)}: a "
+            "learner has act(obs), learn(window), snapshot() and restore(state)"
+        )
+    return player, not missing
+
+
+def _built(mission: Mission, device: str, player: Player, seat: Seat) -> tuple[Player, Any]:
+    """How a player is understood, and what it makes for a seat, which is closed again."""
     rollout = Rollout(mission, device=device, digested=False)
     try:
         seats = {each.agent: each for each in rollout.seats()}
@@ -113,15 +143,8 @@ def _surveyed(mission: Mission, device: str, for_all: bool, item: tuple[Player, 
         rollout.close()
     builder = Builder(player)
     learner = builder.build(seat)
-    missing = [name for name in LEARNS if not callable(getattr(learner, name, None))]
-    acts = callable(learner) or "act" not in missing
     builder.close([learner], sound=True)
-    if missing and (for_all or not acts or "learn" not in missing):
-        raise BadInput(
-            f"the learner of agent {seat.agent!r}, a {type(learner).__name__}, has no {', no '.join(missing)}: a "
-            "learner has act(obs), learn(window), snapshot() and restore(state)"
-        )
-    return player, not missing
+    return player, learner
 
 
 def inexact(job: Job) -> list[str]:
