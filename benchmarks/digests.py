@@ -21,8 +21,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class Noisy(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class Harried:
-    """While it is entered, workers of this process are killed and held up by turns, each drawn by lot.
+    """Workers of this process are killed and held up by turns, each drawn by lot: while it is entered, now and then.
 
     Args:
         luck: Draws them, and the time to the next.
@@ -61,6 +62,11 @@ class Harried:
 
     def __init__(self, luck: random.Random) -> None:
         self._luck, self._over, self.killed, self.stopped = luck, threading.Event(), 0, 0
+
+    def epoch(self, _: object) -> None:
+        """A watcher of a training, which can be over before the first moment comes: after every other epoch."""
+        if self._luck.random() < 0.5:
+            self._disturb()
 
     def __enter__(self) -> Harried:
         self._thread = threading.Thread(target=self._run)
@@ -73,23 +79,32 @@ class Harried:
 
     def _run(self) -> None:
         while not self._over.wait(self._luck.uniform(0.3, 1.2)):
-            pids = sorted(workers())
-            if not pids:
-                continue
-            pid = self._luck.choice(pids)
-            if (self.killed + self.stopped) % 2:
-                self.killed += kill(pid)
-            else:
-                self.stopped += self._hold_up(pid)
+            self._disturb()
 
-    def _hold_up(self, pid: int) -> bool:
-        try:
-            os.kill(pid, signal.SIGSTOP)
-            self._over.wait(STOPPED)
-            os.kill(pid, signal.SIGCONT)
-        except ProcessLookupError:
-            return False
-        return True
+    def _disturb(self) -> None:
+        pids = sorted(workers())
+        if not pids:
+            return
+        pid = self._luck.choice(pids)
+        if (self.killed + self.stopped) % 2:
+            self.killed += kill(pid)
+        else:
+            self.stopped += _hold_up(pid)
+
+
+def _hold_up(pid: int) -> bool:
+    """Stops a worker, and lets it go on after a while."""
+    try:
+        os.kill(pid, signal.SIGSTOP)
+    except ProcessLookupError:
+        return False
+    threading.Timer(STOPPED, _go_on, (pid,)).start()
+    return True
+
+
+def _go_on(pid: int) -> None:
+    with suppress(ProcessLookupError):  # it may have been killed meanwhile
+        os.kill(pid, signal.SIGCONT)
 
 
 @dataclass(frozen=True)
@@ -100,11 +115,13 @@ class Run:
         name: Where and how it is run.
         digest: Runs it.
         harried: Whether workers are killed and held up meanwhile.
+        watched: Whether that is done after epochs: `digest` takes a watcher.
     """
 
     name: str
-    digest: Callable[[], str]
+    digest: Callable[..., str]
     harried: bool = False
+    watched: bool = False
 
 
 Matrix = tuple[str, list[Run]]
@@ -171,7 +188,7 @@ def _trained(luck: random.Random, lag: int, turn: str) -> list[Run]:
         for plan in ("inline", "thread", *PROCESSES, "ray"):
             runs.append(Run(f"{plan} {words}", lambda plan=plan, way=way: here(plan, **way)))
         for plan in PROCESSES:
-            runs.append(Run(f"{plan} {words}, harried", lambda plan=plan, way=way: here(plan, **way), True))
+            runs.append(Run(f"{plan} {words}, harried", partial(here, plan, **way), True, True))
     for jobs in ("0", "2"):
         runs.append(Run(f"from the shell, -j {jobs}", lambda jobs=jobs: _told([*command, "-j", jobs, "--no-save"])))
     for jobs in ("0", "2"):
@@ -244,11 +261,13 @@ def _resumed(luck: random.Random, words: list[str], jobs: str, deaths: int = 3) 
 def _check(name: str, runs: list[Run], luck: random.Random) -> bool:
     digests, killed, stopped = dict[str, str](), 0, 0
     for run in runs:
-        with ExitStack() as stack:
-            harried = stack.enter_context(Harried(luck)) if run.harried else None
-            digests[run.name] = run.digest()
-        if harried is not None:
-            killed, stopped = killed + harried.killed, stopped + harried.stopped
+        harried = Harried(luck)
+        if run.watched:
+            digests[run.name] = run.digest(watcher=harried.epoch)
+        else:
+            with harried if run.harried else nullcontext():
+                digests[run.name] = run.digest()
+        killed, stopped = killed + harried.killed, stopped + harried.stopped
     expected = digests[runs[0].name]
     others = {place: digest for place, digest in digests.items() if digest != expected}
     spent = f"{killed} workers killed, {stopped} held up" if any(run.harried for run in runs) else "undisturbed"

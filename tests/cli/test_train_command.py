@@ -386,16 +386,41 @@ def epochs_in(run: Path) -> int:
     return lines.read_bytes().count(b"\n") if lines.exists() else 0
 
 
+HELD = f"""
+import time
+from pathlib import Path
+from paceline.catalog.missions import find_missions
+
+
+def make():
+    mission = find_missions(["{MISSION}"])[0]
+    world = mission.make(**mission.options)
+    begin = world.reset
+
+    def reset(seed=None, options=None):
+        while seed == 2 + 39 and not Path("go").exists():
+            time.sleep(0.01)
+        return begin(seed=seed, options=options)
+
+    world.reset = reset
+    return world
+"""
+"""A world whose last epoch of 40, of a training with seed 2, begins when there is a file `go`."""
+
+
 def test_a_run_that_is_killed_goes_on_to_the_same_result(told: Told, tmp_path: Path) -> None:
     """SIGKILL of the command at any moment leaves no process behind, and `--resume DIR` gives the same digest."""
-    moment = random.randrange(1, 39)
-    process = begun(tmp_path, *LONG, "--out", "a", "-j", "1", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    moment = random.randrange(1, 40)
+    Path("held.py").write_text(HELD)
+    words = ("held.py:make", "--max-turns", "10", *LONG[1:], "--out", "a", "-j", "1")
+    process = begun(tmp_path, *words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     until_child(process, lambda: epochs_in(tmp_path / "a") >= moment)
     left = [each.pid for each in psutil.Process(process.pid).children(recursive=True)]
     assert left
     process.kill()
     until_over(process)
     until(lambda: not any(map(is_alive, left)))
+    Path("go").touch()
     code, page, _ = told("--resume", "a", "--json")
     reference = train(MISSION, LEARNERS, epochs=40, lag=1, seed=2, plan="inline")
     assert (code, json.loads(page)["digest"]) == (0, reference.digest), f"killed after epoch {moment}"
