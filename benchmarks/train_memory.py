@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -56,6 +57,7 @@ def _resident() -> float:
 
 
 def _by_process() -> dict[int, int]:
+    gc.collect()  # what an earlier measure has left behind is no growth, nor is that it goes
     return {pid: psutil.Process(pid).memory_full_info().uss for pid in family()}
 
 

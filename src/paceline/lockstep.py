@@ -70,6 +70,7 @@ class Worlds:
         seed: Root of their random streams.
         outcomes: Whether whole steps are wanted, for a tape or for learners, and not only what is seen next.
         raises: Whether what an environment raises is raised; otherwise its table drops out, and the others go on.
+        beside_threads: Whether threads of another pool run meanwhile; see `Pool`.
         trace: Records where the time goes.
     """
 
@@ -80,6 +81,7 @@ class Worlds:
     seed: int = 0
     outcomes: bool = False
     raises: bool = False
+    beside_threads: bool = False
     trace: Trace | None = None
     episode: list[Episode] = field(default_factory=list)
     apart: set[int] = field(default_factory=set)
@@ -181,6 +183,7 @@ class Worlds:
             deadline=math.inf,
             failed_builds="keep",
             trust=plan.trust,
+            beside_threads=self.beside_threads,
             trace=self.trace,
         )
 

@@ -109,3 +109,22 @@ def test_threads_that_begin_at_once_wrap_once(monkeypatch: pytest.MonkeyPatch) -
             assert next(seedings._numbers) == 5
     finally:
         sys.setswitchinterval(interval)
+
+
+class Drawer:
+    """Tells where the process-wide generator stands, and draws from it."""
+
+    def look(self) -> object:
+        return random.getstate()
+
+    def draw(self) -> float:
+        return random.random()
+
+
+def test_members_beside_threads_have_no_streams_swapped_in() -> None:
+    """Threads of another pool would take a swap for a draw; so to draw is an error, in the caller's process too."""
+    with Pool([Drawer]) as alone, Pool([Drawer], beside_threads=True) as beside:
+        assert alone.call("look") != {0: random.getstate()}
+        assert beside.call("look") == {0: random.getstate()}
+        with pytest.raises(paceline.SharedRandomness, match="was drawn from or set"):
+            beside.call("draw")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from train_members import (
     Breaks,
     Careless,
@@ -24,11 +25,13 @@ from train_members import (
     Numbered,
     Restless,
     Slow,
+    TwoRows,
 )
 
 import paceline
 from paceline import Mission, Plan, Trace, train
 from paceline.engine import SharedArrays
+from paceline.engine.isolation import Swapping
 from paceline.learning.exactness import Exactness
 from paceline.seeds import digest
 from paceline.testing import check_independence
@@ -66,6 +69,20 @@ def test_lags_of_stacked_learners_differ() -> None:
         train("treasure_hunt", epochs=12, train_interval=2, lag=lag, seed=13, plan="inline").digest for lag in (0, 1, 2)
     ]
     assert len(set(hunts)) == 3
+
+
+def test_nothing_is_swapped_beside_threads_that_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A swap in main would look to them as if somebody drew; so worlds and policies that draw are refused, always."""
+    swapped: list[str] = []
+    swap = Swapping._swapped
+    monkeypatch.setattr(Swapping, "_swapped", lambda *given: swapped.append(given[2]) or swap(*given))
+    there = counted(epochs=80, lag=1, plan=Plan("thread", 2))  # so long that journals of those who act are shortened
+    assert not {"begin", "load", "act", "step", "snapshot"} & set(swapped)
+    assert there.digest == counted(epochs=80, lag=1).digest
+    assert {"begin", "load", "act", "step", "snapshot"} <= set(swapped)
+    careless = Mission("careless", CarelessField)
+    with pytest.raises(paceline.SharedRandomness, match="use processes"):
+        train(careless, Counts, epochs=3, lag=1, plan=Plan("thread", 1))
 
 
 def test_delays_change_nothing() -> None:
@@ -159,6 +176,21 @@ def test_policies_that_do_not_learn_may_sit_among_learners() -> None:
     training = counted(mixed)
     assert sorted(training.weights) == ["agent_1", "agent_2"]
     assert training.digest == counted(mixed, Plan("process", 2)).digest
+
+
+def test_policies_that_answer_in_rows_may_sit_among_learners(tmp_path: Path) -> None:
+    """A world is a row of a batch of `lanes`, wherever they act, and in a run that was stopped; networks are such."""
+    mixed = {"agent_0": TwoRows, "agent_1": "dqn,hidden=8", "agent_2": Counts}
+    tried = partial(counted, mixed, worlds=3, lanes=2)
+    digest = tried().digest
+    assert digest == tried(Plan("process", 2, agents="process")).digest
+    with pytest.raises(ZeroDivisionError):
+        tried(out=tmp_path, watcher=partial(stop_at, 5))
+    assert tried(out=tmp_path, resume=True).digest == digest
+    with pytest.raises(paceline.BadInput, match="there lanes is 2, and here 8"):
+        counted(mixed, worlds=3, out=tmp_path, resume=True)
+    net = torch.nn.Linear(2, 3)
+    assert counted({**mixed, "agent_0": net}, epochs=2, worlds=2).count("run") == 2
 
 
 def test_policies_may_act_in_processes_of_their_own() -> None:
@@ -334,6 +366,7 @@ def stop_at(epoch: int, trainer: Any) -> None:
         ({"epochs": 0}, "epochs=0 makes no sense"),
         ({"lag": -1}, "lag=-1 makes no sense"),
         ({"worlds": 1.5}, "worlds=1.5 makes no sense"),
+        ({"lanes": 0}, "lanes=0 makes no sense"),
         ({"turn": "ordered"}, "turn='ordered': mission 'field' is a PettingZoo parallel env"),
         ({"on_failure": "hope"}, "on_failure='hope'"),
         ({"capacity": 5, "max_turns": 6}, "capacity=5 rows are fewer than an interval"),

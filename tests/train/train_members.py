@@ -110,6 +110,26 @@ class Dies(Counts):
         return figures
 
 
+class Doomed(Counts):
+    """The same, but agent_1's third update kills its process, however often it is begun."""
+
+    def learn(self, window: Any) -> dict[str, float]:
+        figures = super().learn(window)
+        if len(self.windows) == 3 and self.agent == "agent_1":
+            os._exit(1)
+        return figures
+
+
+class Hangs(Counts):
+    """The same, but agent_1's third update never ends."""
+
+    def learn(self, window: Any) -> dict[str, float]:
+        figures = super().learn(window)
+        while len(self.windows) == 3 and self.agent == "agent_1":
+            time.sleep(1)
+        return figures
+
+
 class Falls(Counts):
     """The same, whose process is killed once while agent_1 acts, after several versions of it."""
 
@@ -153,6 +173,24 @@ class Light(Counts):
 
     def load(self, version: int, weights: dict[str, Any]) -> None:
         self.likes = weights["likes"].copy()
+
+
+class TwoRows:
+    """Answers two rows in one call, by their draws and by how often each was asked since it began."""
+
+    def __init__(self, seat: Seat) -> None:
+        self.asked: dict[int, int] = {}
+
+    def begin(self, rows: Any, seeds: Any) -> None:
+        self.asked.update(dict.fromkeys(rows, 0))
+
+    def act_batch(self, obs: Any, seats: Any, mask: Any, rngs: Any) -> Any:
+        assert len(obs) == len(seats) == len(mask) == len(rngs) == 2
+        answers = [0, 0]
+        for row in np.flatnonzero(mask).tolist():
+            self.asked[row] += 1
+            answers[row] = int(self.asked[row] + rngs[row].integers(2)) % 3
+        return answers
 
 
 class NoLearner:

@@ -29,7 +29,8 @@ LEARNERS:     dqn or ppo with options (dqn,hidden=128), file.py:Class, package.m
 Exit codes:
   0  everything was trained
   2  something was asked that makes no sense; nothing has been trained
-  3  an update failed: the training has stopped there, or the agent went on with its last weights (freeze)
+  3  an update failed, or the world or a policy raised: the training has stopped there, or the agent went on
+     with its last weights (freeze)
   130  interrupted, by Ctrl-C or SIGTERM; --resume goes on, to the same result
 """
 
@@ -89,6 +90,9 @@ def train(
     free_running: Annotated[
         bool, typer.Option("--free-running", help="Act with the newest weights there are; not reproducible.")
     ] = False,
+    lanes: Annotated[
+        int | None, typer.Option(metavar="N", help="Rows of a batch of policies that do not learn.  [default: 8]")
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="For networks: auto, cpu, cuda, mps; part of the result.  [default: cpu]")
     ] = None,
@@ -137,6 +141,7 @@ def train(
         "on_failure": on_failure,
         "deadline": deadline,
         "free_running": free_running or None,
+        "lanes": lanes,
         "device": device,
         "plan": plan,
         "jobs": jobs,

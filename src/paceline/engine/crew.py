@@ -111,14 +111,19 @@ class Crew:
         begin = perf_counter()
         for backend in {id(slot.backend): slot.backend for slot in empty}.values():
             mine = [slot for slot in empty if slot.backend is backend]
-            beside = on_a_worker_thread() or any(slot.backend.name == "thread" for slot in everybody)
-            settings = replace(self.settings, beside_threads=beside)
+            settings = replace(self.settings, beside_threads=self.is_beside_threads(everybody))
             workers = backend.start([slot.number for slot in mine], settings)
             for slot, worker in zip(mine, workers, strict=True):
                 slot.worker = worker
                 slot.defined = set()
                 slot.told = ()
                 self.span("start", "start", begin, worker)
+
+    def is_beside_threads(self, slots: Iterable[Slot]) -> bool:
+        """Whether members here run beside threads, with workers in these slots."""
+        return (
+            self.settings.beside_threads or on_a_worker_thread() or any(slot.backend.name == "thread" for slot in slots)
+        )
 
     # -- what is under way ----------------------------------------------------------------------------
 

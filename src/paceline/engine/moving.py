@@ -10,7 +10,6 @@ from paceline.engine.asked import check_trust
 from paceline.engine.backend import Backend, find
 from paceline.engine.calls import Handle, Request
 from paceline.engine.interrupts import UNINTERRUPTED
-from paceline.engine.isolation import on_a_worker_thread
 from paceline.engine.roster import HERE, Member, Slot
 from paceline.errors import BadInput
 
@@ -81,7 +80,7 @@ class Moving:
         self._bind_again()
         here = slots[HERE].worker
         if here is not None:
-            here.beside_threads(on_a_worker_thread() or any(slot.backend.name == "thread" for slot in slots.values()))
+            here.beside_threads(crew.is_beside_threads(slots.values()))
         return handle
 
     def _arrive(self, handle: Handle, left: list[Slot]) -> None:

@@ -89,6 +89,8 @@ class Pool:
             caller's process, and answers are not unpickled there.
         threads: How many rows of a port a worker that is a process runs at once, each on a thread: for members that
             wait. Rows of members that draw from process-wide generators are still run one by one.
+        beside_threads: Whether members here run while threads of another pool run its members: then process-wide
+            generators are not swapped for them, which the threads would notice, and to draw is an error.
         trace: Records where the time goes.
     """
 
@@ -112,6 +114,7 @@ class Pool:
         isolate: bool = False,
         trust: str = "all",
         threads: int = 1,
+        beside_threads: bool = False,
         trace: Trace | None = None,
     ) -> None:
         members = make_members(list(factories), keys, deterministic)
@@ -131,6 +134,7 @@ class Pool:
                 seed,
                 trace is not None,
                 max_message,
+                beside_threads=beside_threads,
                 threads=threads,
                 may_leave=auto,
                 data_only=trust == "data",

@@ -39,8 +39,8 @@ Parameters = Mapping[str, Tensor]
 """Name → [agents, …]."""
 
 _ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], float]] = {
-    "relu": (torch.relu, 6.0),
-    "tanh": (torch.tanh, 3.0),
+    "relu": (torch.relu_, 6.0),
+    "tanh": (torch.tanh_, 3.0),
 }
 
 
@@ -217,6 +217,7 @@ class Learning:
         """What lies in the other rows, by their name."""
         self._gradient = torch.zeros_like(rows["weights"])
         self._gradients = list(layout.views(self._gradient).values())
+        self._roots = torch.empty_like(self._gradient)  # once: memory that is new in every step costs more than its use
 
     def descend(self, losses: Tensor) -> Tensor:
         """Makes one gradient step for every agent.
@@ -246,7 +247,8 @@ class Learning:
         rate, root = torch.from_numpy(scales).to(weights.device).unsqueeze(-1).unbind(1)
         first.lerp_(self._gradient, 1 - _DECAYS[0])
         second.mul_(_DECAYS[1]).addcmul_(self._gradient, self._gradient, value=1 - _DECAYS[1])
-        weights.addcdiv_(first * rate, second.sqrt().div_(root).add_(_EPSILON))
+        torch.sqrt(second, out=self._roots).div_(root).add_(_EPSILON)
+        weights.addcdiv_(torch.mul(first, rate, out=self._gradient), self._roots)  # the gradient has done its work
 
 
 @functools.lru_cache(maxsize=256)

@@ -6,6 +6,7 @@
 A `Player` is a policy as a job knows it, a `Mind` that policy at its seat or seats; `modes` says where minds can live.
 """
 
+from paceline.team.batches import Batch
 from paceline.team.blackbox import last_words
 from paceline.team.callables import understood
 from paceline.team.chairs import Chair
@@ -17,6 +18,7 @@ from paceline.team.team import Mishap, Setting, Team
 
 __all__ = [
     "MODES",
+    "Batch",
     "Builder",
     "Chair",
     "LocalTeam",

@@ -1,19 +1,20 @@
 """Banks: one or more agents that act and learn in one call; a bank of the user's own learner has one.
 
-Recipe ── seats, worlds ──► Bank: a stack of ours (`learning.bank`), or a Single
+Recipe ── seats, worlds ──► Bank: a stack of ours (`learning.bank`), a Single, or a policy InRows
 """
 
 from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from paceline.errors import BadInput
 from paceline.roles import Window
-from paceline.team import Builder, Player
+from paceline.team import Batch, Builder, Chair, Player
 from paceline.types import Seat
 
 Weights = Mapping[str, Any]
@@ -79,11 +80,17 @@ class OneAgent:
 
     Attributes:
         player: Makes the learners.
+        lanes: Rows of a batch of a policy that answers in rows; 0: it is asked one by one.
+        seed: Root of what such a policy draws.
     """
 
     player: Player
+    lanes: int = 0
+    seed: int = 0
 
     def __call__(self, seats: tuple[Seat, ...], worlds: int) -> Bank:
+        if self.lanes:
+            return InRows(seats[0], self.player, worlds, self.lanes, self.seed)
         return Single(seats[0], self.player, worlds)
 
 
@@ -164,6 +171,69 @@ class Single:
     def close(self) -> None:
         """Ends the copies."""
         self._builder.close(self._copies, sound=True)
+
+
+class InRows(Single):
+    """A bank of one agent with a policy that answers in rows (`roles.RowPolicy`), and does not learn.
+
+    Each world has a row of a batch of `lanes`, as seats have in an evaluation; more worlds have more batches.
+
+    Args:
+        seat: The agent's place.
+        player: Makes the policies.
+        worlds: How many worlds there are.
+        lanes: Rows of a batch.
+        seed: Root of everything random.
+    """
+
+    def __init__(self, seat: Seat, player: Player, worlds: int, lanes: int, seed: int) -> None:
+        self._agent, self._mission, self._lanes = seat.agent, seat.mission, lanes
+        self._builder = Builder(player)
+        chairs = [Chair(world, (seat.mission, world), seat, player) for world in range(worlds)]
+        blocks = [chairs[first : first + lanes] for first in range(0, worlds, lanes)]
+        build = partial(self._builder.build, seat)
+        self._batches = [Batch(block, range(len(block)), lanes, seed, build) for block in blocks]
+
+    def begin(self, epoch: int, seeds: Mapping[str, list[int]]) -> None:
+        """Begins an episode in every row: epochs are counted through all worlds."""
+        worlds = len(seeds[self._agent])
+        for batch, mine in self._by_batch(range(worlds)):
+            batch.begin({place: (self._mission, epoch * worlds + world) for place, world in mine.items()})
+
+    def act(
+        self, observations: Mapping[tuple[str, int], Any], again: Collection[tuple[str, int]] = ()
+    ) -> dict[tuple[str, int], Any]:
+        """Asks the rows of the worlds that are due."""
+        return {
+            (self._agent, mine[place]): answer
+            for batch, mine in self._by_batch(world for _, world in observations)
+            for place, answer in batch.act(
+                {place: observations[self._agent, world] for place, world in mine.items()}
+            ).items()
+        }
+
+    def _by_batch(self, worlds: Iterable[int]) -> Iterator[tuple[Batch, dict[int, int]]]:
+        """The batches of some worlds, with the worlds by their rows."""
+        found: dict[int, dict[int, int]] = {}
+        for world in worlds:
+            found.setdefault(world // self._lanes, {})[world % self._lanes] = world
+        for number, mine in found.items():
+            yield self._batches[number], mine
+
+    def copies(self) -> bytes:
+        """The batches, with what acting has changed in their policies."""
+        import cloudpickle
+
+        content: bytes = cloudpickle.dumps(self._batches)
+        return content
+
+    def become(self, copies: bytes) -> None:
+        """Goes on with batches that `copies` gave."""
+        self._batches = pickle.loads(copies)
+
+    def close(self) -> None:
+        """Ends the policies."""
+        self._builder.close([policy for batch in self._batches for policy in batch.policies], sound=True)
 
 
 def _figures(agent: str, told: Any) -> dict[str, float]:

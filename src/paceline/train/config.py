@@ -37,6 +37,7 @@ class Config(Settings):
     deadline: float | None = None
     free_running: bool | None = None
     seed: int | None = Field(None, ge=0)
+    lanes: int | None = None
     device: str | None = None
     plan: str | int | None = None
     speculate: bool | None = None

@@ -30,7 +30,7 @@ def mission_of(given: Any) -> Mission:
     return found[0]
 
 
-def recipes_of(given: Any, mission: Mission, seed: int, device: str) -> tuple[Recipe, ...]:
+def recipes_of(given: Any, mission: Mission, seed: int, device: str, lanes: int = 8) -> tuple[Recipe, ...]:
     """The banks of all agents: those of one architecture together, each learner of the user's own alone.
 
     Args:
@@ -38,6 +38,7 @@ def recipes_of(given: Any, mission: Mission, seed: int, device: str) -> tuple[Re
         mission: The world.
         seed: What the first weights follow from.
         device: Where networks are put.
+        lanes: Rows of a batch of policies that answer in rows.
 
     Raises:
         BadInput: an agent has no learner, or one that cannot learn or suit it; or none learns.
@@ -57,7 +58,8 @@ def recipes_of(given: Any, mission: Mission, seed: int, device: str) -> tuple[Re
             else:
                 player = player_of(item, mission)[0]
                 player, learns = pool.map(partial(_surveyed, mission, device, for_all), [(player, seat)])[0]
-                recipes.append(Recipe((seat,), OneAgent(player), learns))
+                in_rows = not learns and player.declares("act_batch") is not None
+                recipes.append(Recipe((seat,), OneAgent(player, lanes if in_rows else 0, seed), learns))
     recipes += [Recipe(tuple(mine), _Stacked(learner_spec(spec), seed, device)) for (spec, _), mine in ours.items()]
     if not any(recipe.learns for recipe in recipes):
         raise BadInput("no agent learns: give at least one of them a learner, 'dqn' say")
@@ -118,7 +120,7 @@ def _surveyed(mission: Mission, device: str, for_all: bool, item: tuple[Player, 
         what = f"the learner of agent {seat.agent!r} cannot be built"
         raise BadInput(f"{what}: {type(error).__name__}: {error}{place(error)}") from error
     missing = [name for name in LEARNS if not callable(getattr(learner, name, None))]
-    acts = callable(learner) or "act" not in missing
+    acts = callable(learner) or "act" not in missing or player.declares("act_batch") is not None
     if missing and (for_all or not acts or "learn" not in missing):
         raise BadInput(
             f"the learner of agent {seat.agent!r}, a {type(learner).__name__}, has no {', no '.join(missing)}: a "

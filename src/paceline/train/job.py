@@ -27,6 +27,7 @@ class Job:
         free_running: Whether agents act with the newest weights that are there, as the clock has it.
         seed: Root of everything random.
         device: Where networks are put.
+        lanes: Rows of a batch of policies that answer in rows, and do not learn.
     """
 
     mission: Mission
@@ -39,6 +40,7 @@ class Job:
     free_running: bool = False
     seed: int = 0
     device: str = "cpu"
+    lanes: int = 8
 
     @property
     def agents(self) -> list[str]:

@@ -47,7 +47,7 @@ class Places:
                 f"agents={plan.agents!r}; agents of a training act 'off' (here), in a 'thread' or a 'process'"
             )
         self.plan, self._slots, self._lag = plan, current_budget().slots, job.timetable.lag
-        self._asked = plan
+        self._asked, self._free_running = plan, job.free_running
         here = plan.backend == "inline" or plan.workers == 0
         if deadline is not None and (here or plan.backend == "thread"):
             raise BadInput(
@@ -89,6 +89,11 @@ class Places:
     def for_worlds(self) -> Plan:
         """Worlds are stepped here: a message per turn costs more than most turns."""
         return Plan("inline", 1)
+
+    @property
+    def beside_threads(self) -> bool:
+        """Whether learners are on threads of this process while worlds are stepped and agents act."""
+        return self.plan.backend == "thread" and (bool(self._lag) or self._free_running)
 
     def reconsider(self, trainer: Trainer) -> None:
         """Decides, under auto, once the first updates have been run here."""

@@ -46,6 +46,7 @@ def train(
     deadline: float | None = None,
     free_running: bool = False,
     seed: int = 0,
+    lanes: int = 8,
     device: str = "cpu",
     plan: str | int | Plan = "auto",
     out: str | Path | None = None,
@@ -83,6 +84,8 @@ def train(
         free_running: Agents act with the newest weights that are there when an epoch begins, whatever `lag` says. Then
             the result follows the clock, and says that it is not reproducible.
         seed: Root of everything random.
+        lanes: Rows of a batch in which policies with `act_batch` answer that sit among learners: part of the result.
+            Learners of ours have a row for each world, whatever it says.
         device: Where networks are put.
         plan: Where learners learn; `Plan(agents="process")` has dear policies act in processes of their own.
         out: A directory for results and checkpoints.
@@ -114,6 +117,7 @@ def train(
         on_failure=on_failure,
         free_running=free_running,
         seed=seed,
+        lanes=lanes,
         device=device,
     )
     if speculate is not None and job.turn != "ordered":
@@ -144,7 +148,7 @@ def train(
 
 
 def _job(mission: Any, learners: Any, timetable: Timetable, **given: Any) -> Job:
-    for name, least in (("warmup", 0), ("capacity", 1), ("worlds", 1), ("max_turns", 1), ("seed", 0)):
+    for name, least in (("warmup", 0), ("capacity", 1), ("worlds", 1), ("max_turns", 1), ("seed", 0), ("lanes", 1)):
         given[name] = None if given[name] is None else whole(name, given[name], least)
     if given["turn"] not in TURNS:
         raise BadInput(f"turn={given['turn']!r}: give {' or '.join(TURNS)}")
@@ -152,8 +156,8 @@ def _job(mission: Any, learners: Any, timetable: Timetable, **given: Any) -> Job
         raise BadInput(f"on_failure={given['on_failure']!r}: give {', '.join(ON_FAILURE)}")
     device = given["device"] if given["device"] == "cpu" else find_device(given["device"])
     world = in_turns(shortened(mission_of(mission), given["max_turns"]), given["turn"])
-    recipes = recipes_of(learners, world, given["seed"], device)
-    numbers = {name: given[name] for name in ("warmup", "capacity", "worlds", "turn", "free_running", "seed")}
+    recipes = recipes_of(learners, world, given["seed"], device, given["lanes"])
+    numbers = {name: given[name] for name in ("warmup", "capacity", "worlds", "turn", "free_running", "seed", "lanes")}
     job = Job(world, recipes, timetable, device=device, **numbers)
     _check(job)
     return job
@@ -207,6 +211,7 @@ def _records(job: Job, path: Path, resume: bool, asked: Mapping[str, Any], on_fa
         "turn": job.turn,
         "free_running": job.free_running,
         "seed": job.seed,
+        "lanes": job.lanes,
         "device": job.device,
         "on_failure": on_failure,
     }

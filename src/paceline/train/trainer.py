@@ -109,6 +109,7 @@ class Trainer:
                 keys=[("act", *recipe.agents) for recipe in places.actors],
                 deadline=math.inf,
                 snapshot_every=_JOURNAL * (len(job.agents) if job.turn == "ordered" else 1),
+                beside_threads=places.beside_threads,
                 trace=self.phases.part("actors"),
                 **places.for_actors,
             )
@@ -139,6 +140,7 @@ class Trainer:
                 job.seed,
                 outcomes=True,
                 raises=True,
+                beside_threads=places.beside_threads,
                 trace=self.phases.part("worlds"),
             )
         )
