@@ -11,7 +11,26 @@ import textwrap
 
 from waits import until_over
 
+from paceline import Plan
 from paceline.engine.forkserver import environment
+from paceline.train.given import mission_of, recipes_of
+from paceline.train.job import Job
+from paceline.train.placing import Places
+from paceline.train.timetable import Timetable
+
+
+def test_a_device_has_one_owner() -> None:
+    """Learners are not divided over processes that would share a GPU, and agents act on the CPU, wherever they do."""
+    world = mission_of("treasure_hunt,agents=3")
+    recipes = recipes_of({"agent_0": "dqn", "agent_1": "dqn", "agent_2": "random"}, world, 0, "cuda")
+    job = Job(world, recipes, Timetable(4, lag=1), device="cuda")
+    for plan in (Plan("process", 2), Plan("auto", 2), Plan("auto"), Plan("inline")):
+        places = Places(plan, job)
+        assert [recipe.agents for recipe in places.learners] == [("agent_0", "agent_1")]
+        assert {seat.device for recipe in places.learners for seat in recipe.seats} == {"cuda"}
+        assert {seat.device for recipe in places.actors for seat in recipe.seats} == {"cpu"}
+        assert places.workers == 1
+    assert Places(Plan("process", 2), job).plan.why == "one process owns cuda"
 
 
 def test_learners_on_two_machines_give_the_bits_of_inline() -> None:

@@ -37,7 +37,7 @@ def recipes_of(given: Any, mission: Mission, seed: int, device: str, lanes: int 
         given: A learner for all, or a mapping with one for each agent.
         mission: The world.
         seed: What the first weights follow from.
-        device: Where networks are put.
+        device: Where networks learn.
         lanes: Rows of a batch of policies that answer in rows.
 
     Raises:
@@ -60,7 +60,7 @@ def recipes_of(given: Any, mission: Mission, seed: int, device: str, lanes: int 
                 player, learns = pool.map(partial(_surveyed, mission, device, for_all), [(player, seat)])[0]
                 in_rows = not learns and player.declares("act_batch") is not None
                 recipes.append(Recipe((seat,), OneAgent(player, lanes if in_rows else 0, seed), learns))
-    recipes += [Recipe(tuple(mine), _Stacked(learner_spec(spec), seed, device)) for (spec, _), mine in ours.items()]
+    recipes += [Recipe(tuple(mine), _Stacked(learner_spec(spec), seed)) for (spec, _), mine in ours.items()]
     if not any(recipe.learns for recipe in recipes):
         raise BadInput("no agent learns: give at least one of them a learner, 'dqn' say")
     for recipe in recipes:
@@ -172,17 +172,15 @@ class _Stacked:
     Attributes:
         config: What learner.
         seed: What the first weights follow from.
-        device: Where networks are put.
     """
 
     config: DQN | PPO
     seed: int
-    device: str
 
     def __call__(self, seats: tuple[Seat, ...], worlds: int) -> Bank:
         from paceline.learning.specs import build_bank
 
-        return build_bank(seats, self.config, seed=self.seed, worlds=worlds, device=self.device)
+        return build_bank(seats, self.config, seed=self.seed, worlds=worlds, device=seats[0].device)
 
     def selftest(self, seat: Seat, worlds: int) -> tuple[str, ...]:
         """What a stack of these networks does not keep."""

@@ -26,7 +26,7 @@ class Job:
         turn: "simultaneous", or "ordered": agents act one after another.
         free_running: Whether agents act with the newest weights that are there, as the clock has it.
         seed: Root of everything random.
-        device: Where networks are put.
+        device: Where networks learn; agents act on the CPU.
         lanes: Rows of a batch of policies that answer in rows, and do not learn.
     """
 

@@ -4,6 +4,9 @@
     thread, process  learners in workers, while main plays on as far as the lag allows
     auto             here, until the first updates say that workers pay
 
+A device other than the CPU has one owner, the process in which all learners are; agents act on the CPU, wherever
+learners are, so that no bit depends on it.
+
 How agents are grouped in parts changes no bit of them (see `learning.bank`), so it may follow from the plan.
 """
 
@@ -21,6 +24,7 @@ from paceline.train.banks import OneAgent, Recipe
 if TYPE_CHECKING:
     from paceline.train.job import Job
     from paceline.train.trainer import Trainer
+    from paceline.types import Seat
 
 _LOOK = 2  # points at which updates are due, before auto decides
 _STARTING = 3.0  # seconds that a worker takes to be of use: start, imports of networks, first update
@@ -58,11 +62,14 @@ class Places:
             self.plan = replace(plan, backend="process", why=why)
         elif here:
             self.plan = replace(plan, backend="inline", workers=1)
+        if not here and job.device != "cpu" and plan.workers != 1:
+            self.plan = replace(self.plan, workers=1, why=f"one process owns {job.device}")
         self.learners = [
             part for recipe in job.recipes if recipe.learns for part in _split(recipe, 1 if here else self.workers)
         ]
         apart = plan.agents in ("thread", "process")
-        self.actors = [part for recipe in job.recipes for part in _split(recipe, len(recipe.seats) if apart else 1)]
+        acting = [replace(recipe, seats=_on_cpu(recipe.seats)) for recipe in job.recipes]
+        self.actors = [part for recipe in acting for part in _split(recipe, len(recipe.seats) if apart else 1)]
 
     @property
     def workers(self) -> int:
@@ -118,6 +125,10 @@ class Places:
 
 def _in_turn(members: int, workers: int) -> list[int]:
     return [member % workers for member in range(members)]
+
+
+def _on_cpu(seats: Sequence[Seat]) -> tuple[Seat, ...]:
+    return tuple(replace(seat, device="cpu") for seat in seats)
 
 
 def _split(recipe: Recipe, parts: int) -> Sequence[Recipe]:

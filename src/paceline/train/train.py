@@ -86,7 +86,7 @@ def train(
         seed: Root of everything random.
         lanes: Rows of a batch in which policies with `act_batch` answer that sit among learners: part of the result.
             Learners of ours have a row for each world, whatever it says.
-        device: Where networks are put.
+        device: Where networks learn, in one process; agents act on the CPU.
         plan: Where learners learn; `Plan(agents="process")` has dear policies act in processes of their own.
         out: A directory for results and checkpoints.
         resume: Whether to go on with what is in `out`.
