@@ -25,6 +25,7 @@ from train_members import (
     Numbered,
     Restless,
     Slow,
+    Stumbles,
     TwoRows,
 )
 
@@ -235,6 +236,17 @@ def test_a_learner_that_fails_ends_the_run_or_is_frozen(plan: Any) -> None:
     mine = [update.status for update in frozen.updates if update.agent == "agent_1"]
     assert mine == ["run", "run", "failed", "skipped", "skipped", "skipped"]
     assert frozen.digest == counted(Breaks, on_failure="freeze").digest
+
+
+@pytest.mark.parametrize("plan", ["inline", Plan("process", 2)], ids=str)
+def test_an_update_that_fails_once_is_tried_again_from_where_it_began(plan: Any, tmp_path: Path) -> None:
+    """Nothing of the first try is left; one that fails twice ends the run."""
+    tried = counted(partial(Stumbles, tmp_path / "mark"), plan, on_failure="retry")
+    assert (tmp_path / "mark").exists()
+    assert tried.digest == counted().digest
+    assert tried.count("run") == len(tried.updates)
+    with pytest.raises(RuntimeError, match="the ink ran out"):
+        counted(Breaks, plan, on_failure="retry")
 
 
 @pytest.mark.parametrize("plan", ["inline", Plan("process", 1)], ids=str)

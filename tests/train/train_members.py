@@ -155,6 +155,21 @@ class Breaks(Counts):
         return figures
 
 
+class Stumbles(Counts):
+    """The same, but agent_1's third update raises once, when it has changed everything already."""
+
+    def __init__(self, mark: Path, seat: Seat) -> None:
+        super().__init__(seat)
+        self._mark = mark
+
+    def learn(self, window: Any) -> dict[str, float]:
+        figures = super().learn(window)
+        if len(self.windows) == 3 and self.agent == "agent_1" and not self._mark.exists():
+            self._mark.touch()
+            raise OSError("the ink is wet")
+        return figures
+
+
 class Explodes(Counts):
     """The same, but agent_1's third update makes numbers that are none."""
 
