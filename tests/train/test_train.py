@@ -153,6 +153,8 @@ def test_lag_is_measured_and_free_running_is_named() -> None:
     free = counted(Slow, Plan("process", 3), free_running=True)
     assert not free.reproducible
     assert free.count("run") == 18
+    ratio = 18 / free.rows
+    assert f"behind, {free.lags.max()} at the most; {ratio:.3g} updates per row" in str(free)
     assert "NOT reproducible" in str(free)
     assert free.as_dict()["reproducible"] is False
 

@@ -32,7 +32,7 @@ def show_training(training: Training) -> None:
     for agent in training.frozen:
         page.print(Text(f"agent {agent!r} was frozen: from then on it acted with its last weights", style="red"))
     if not training.reproducible:
-        page.print(Text("free-running: NOT reproducible, another run gives another digest", style="red"))
+        page.print(Text(training.freedom, style="red"))
     plan = training.plan
     page.print(Text(_how(training.as_dict(), plan.backend, plan.workers, plan.why), style="dim"))
     _show_directory(page, training.out)

@@ -116,6 +116,12 @@ class Training:
         """Updates per row."""
         return sum(update.status == "run" for update in self.updates) / max(1, self.rows)
 
+    @property
+    def freedom(self) -> str:
+        """What a training says that ran free of the timetable, with the lag and the ratio that were measured."""
+        behind = f"{self.lags.mean():.2f} updates behind, {self.lags.max()} at the most" if self.lags.size else "new"
+        return f"free-running: NOT reproducible; weights that acted were {behind}; {self.ratio:.3g} updates per row"
+
     def count(self, status: str) -> int:
         """How many updates were "run", "skipped" or "failed"."""
         return sum(update.status == status for update in self.updates)
@@ -168,7 +174,7 @@ class Training:
     def __str__(self) -> str:
         last = self.rewards[-max(1, len(self.rewards) // 10) :]
         means = ", ".join(f"{agent} {statistics.fmean(last[:, i]):.2f}" for i, agent in enumerate(self.agents))
-        free = "" if self.reproducible else ", free-running: NOT reproducible"
+        free = "" if self.reproducible else f", {self.freedom}"
         done = f"{self.count('run')} updates, {self.count('skipped')} skipped, {self.count('failed')} failed{free}"
         return f"{len(self.totals)} epochs, {done}; rewards of the last tenth: {means}\ndigest: {self.digest}"
 
