@@ -102,13 +102,18 @@ def train(
         Diverged: an update gave numbers that are not finite.
         Exception: what a learner or an environment raised.
     """
+    if deadline is not None and not (type(deadline) in (int, float) and deadline > 0):
+        raise BadInput(f"deadline={deadline!r} makes no sense; give seconds above 0")
+    for name, flag in (("free_running", free_running), ("resume", resume)):
+        if not isinstance(flag, bool):
+            raise BadInput(f"{name}={flag!r} makes no sense; give True or False")
     place = Plan.parse(plan).not_of_a_vector()
     if place.backend != "auto":
         find_backend(place.backend)
     job = _job(
         mission,
         learners,
-        Timetable(epochs, train_interval, updates_per_interval, lag, dict(priority or {})),
+        Timetable(epochs, train_interval, updates_per_interval, lag, {} if priority is None else priority),
         warmup=warmup,
         capacity=capacity,
         worlds=worlds,
