@@ -268,6 +268,7 @@ def _check(name: str, runs: list[Run], luck: random.Random) -> bool:
             with harried if run.harried else nullcontext():
                 digests[run.name] = run.digest()
         killed, stopped = killed + harried.killed, stopped + harried.stopped
+        _end_ray()
     expected = digests[runs[0].name]
     others = {place: digest for place, digest in digests.items() if digest != expected}
     spent = f"{killed} workers killed, {stopped} held up" if any(run.harried for run in runs) else "undisturbed"
@@ -275,6 +276,13 @@ def _check(name: str, runs: list[Run], luck: random.Random) -> bool:
     for place, digest in others.items():
         print(f"  another one: {place}: {digest[:16]}", flush=True)
     return not others
+
+
+def _end_ray() -> None:
+    """Ends what a run has started of Ray: its processes would be killed in place of workers."""
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        ray.shutdown()
 
 
 def main() -> int:
