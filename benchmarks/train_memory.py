@@ -40,10 +40,9 @@ def endurance(quiet: Quiet, sizes: Any) -> Iterator[Row]:
     mission = numbers(2, 4, 2)
     with Training(mission, "dqn,hidden=8,steps=1,batch=4", epochs, Plan("process", 1), 1, 64) as training:
         training.play(epochs // 2)
-        first, records = _by_process(), _records(training)
+        records, first = _records(training), _by_process()  # in this order: to look at records gives them dicts
         training.play(epochs - epochs // 2)
-        last = _by_process()
-        records = _records(training) - records
+        records, last = _records(training) - records, _by_process()
     main = last.pop(os.getpid()) - first.pop(os.getpid())
     workers = sum(last.values()) - sum(first.values())
     grown = f"main {main / 1e6:+.2f} MB, of it {records / 1e6:.2f} MB records; worker {workers / 1e6:+.2f} MB"
