@@ -52,6 +52,7 @@ class ArrayServer:
         self._lock = threading.Lock()
         self._clients: set[socket.socket] | None = set()  # None: closed
         # Daemons: a process that ends without closing its pools must not wait for workers that ask nothing more.
+        self._serving: list[threading.Thread] = []
         self._thread = threading.Thread(target=self._accept, name="paceline-arrays", daemon=True)
         self._thread.start()
 
@@ -62,7 +63,9 @@ class ArrayServer:
             for each in (self._listener, *clients):
                 with contextlib.suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)  # what waits in `accept` or `recv` comes back
-        self._thread.join()
+        self._thread.join()  # from then on there are no more that serve
+        for thread in self._serving:
+            thread.join()
         self._listener.close()
 
     def _accept(self) -> None:
@@ -72,7 +75,10 @@ class ArrayServer:
             except OSError:  # it is closed, or this process has too many files open
                 time.sleep(_BETWEEN_TRIES)
                 continue
-            threading.Thread(target=self._serve, args=(client,), name="paceline-arrays", daemon=True).start()
+            self._serving = [thread for thread in self._serving if thread.is_alive()]
+            thread = threading.Thread(target=self._serve, args=(client,), name="paceline-arrays", daemon=True)
+            self._serving.append(thread)
+            thread.start()
 
     def _serve(self, client: socket.socket) -> None:
         with client, contextlib.suppress(EOFError, OSError, AuthenticationError):
