@@ -22,6 +22,7 @@ from paceline.train.timetable import Timetable, whole
 from paceline.train.trainer import Recorder, Trainer
 from paceline.train.training import Training
 from paceline.train.updates import ON_FAILURE
+from paceline.types import Failure
 
 _log = logging.getLogger("paceline")
 Watcher = Callable[[Trainer], None]
@@ -240,6 +241,10 @@ def _run(trainer: Trainer, records: Records | None, watcher: Watcher | None) -> 
     trainer.finish()
 
 
+def _first_line(failure: Failure) -> str:
+    return failure.message.partition("\n")[0]
+
+
 def _result(trainer: Trainer, out: str | Path | None) -> Training:
     job, updates = trainer.job, trainer.updates
     agents = job.agents
@@ -257,7 +262,7 @@ def _result(trainer: Trainer, out: str | Path | None) -> Training:
         dict(updates.frozen),
         trainer.places.plan,
         dict(trainer.phases.seconds),
-        trainer.notes + [f"agent {agent!r} is frozen: {each.message}" for agent, each in updates.frozen.items()],
+        trainer.notes + [f"agent {agent!r} is frozen: {_first_line(each)}" for agent, each in updates.frozen.items()],
         turn=job.turn,
         speculation=trainer.speculation,
         reproducible=not job.free_running,

@@ -196,7 +196,8 @@ class Updates:
         if self._on_failure != "freeze":
             raise Diverged(failure.message)
         self.frozen[update.agent] = failure
-        update.status, update.reason = "failed", f"{failure.kind}: {failure.message}"
+        what = failure.message.partition("\n")[0]  # of a timeout, where it was stands behind
+        update.status, update.reason = "failed", f"{failure.kind}: {what}"
         _log.warning("agent %r is frozen, it goes on with its last weights: %s", update.agent, update.reason)
         return last
 
