@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +104,7 @@ class TrainingProgress:
 
     def __enter__(self) -> TrainingProgress:
         if sys.stderr.isatty():
-            self._bars = _made_bars("{task.fields[told]}")
+            self._bars = _made_bars(told=True)
             self._bars.start()
         return self
 
@@ -155,7 +155,8 @@ def _mean(rewards: list[list[dict[str, float]]], agent: str) -> float:
     return statistics.fmean(world.get(agent, 0.0) for worlds in rewards for world in worlds)
 
 
-def _made_bars(told: str = "[red]{task.fields[failed]}") -> Any:
+def _made_bars(told: bool = False) -> Any:
+    """Bars; with `told`, what a task tells stands in a line of its own: beside a bar there is no room for it."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -165,16 +166,24 @@ def _made_bars(told: str = "[red]{task.fields[failed]}") -> Any:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.text import Text
 
-    return Progress(
+    class Bars(Progress):
+        def get_renderables(self) -> Iterator[Any]:
+            yield from super().get_renderables()
+            if told:
+                yield from (Text(task.fields["told"], style="dim") for task in self.tasks if task.fields["told"])
+
+    return Bars(
         TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        BarColumn(bar_width=None if told else 40),
         MofNCompleteColumn(),
         _speed(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn(told),
+        *([] if told else [TextColumn("[red]{task.fields[failed]}")]),
         console=Console(stderr=True),
+        expand=told,
     )
 
 
