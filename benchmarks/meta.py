@@ -18,7 +18,7 @@ from typing import Any
 
 from apart import Apart
 from command import run as run_command
-from quiet import Quiet, Row, figure_row, gain_row, interleave
+from quiet import Quiet, Row, Slices, figure_row, gain_row, interleave
 
 POINT, ANT = "PointRobot-H20-v0", "AntDir-v0"
 
@@ -37,7 +37,7 @@ QUICK = Sizes(rounds=3, points=8, ants=2, updates=2)
 
 
 def iterations(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
-    """Wall time of a whole iteration, collection and update, everything warm: inline / 1 worker, inline / 2 workers.
+    """Whole iterations a second, collection and update, everything warm; and inline / 1 worker, inline / 2 workers.
 
     Each in a process of its own.
     """
@@ -49,10 +49,16 @@ def iterations(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
             Apart(_iterating, *given, 2) as two,
         ):
             slices = interleave(quiet, {"inline": inline, "one": one, "two": two}, sizes.rounds)
-        label = f"iteration, {name}, {rollouts} rollouts, {sizes.updates} gradient steps: inline"
-        yield figure_row(f"{label}, per second", slices["inline"], show=lambda seconds: f"{1 / seconds:.2f}/s")
-        yield gain_row(f"{label} / 1 worker", slices["one"], slices["inline"])
-        yield gain_row(f"{label} / 2 workers", slices["two"], slices["inline"])
+        label = f"iteration, {name}, {rollouts} rollouts, {sizes.updates} gradient steps"
+        for place, found in zip(("inline", "1 worker", "2 workers"), slices.values(), strict=True):
+            yield figure_row(f"{label}: {place}", _rates(found, 1), show=lambda rate: f"{rate:.2f}/s")
+        yield gain_row(f"{label}: inline / 1 worker", slices["one"], slices["inline"])
+        yield gain_row(f"{label}: inline / 2 workers", slices["two"], slices["inline"])
+
+
+def _rates(slices: Slices, count: int) -> Slices:
+    """So many of something in each slice: how many a second."""
+    return Slices([count / seconds for seconds in slices.values], slices.clean)
 
 
 @contextmanager
@@ -140,7 +146,8 @@ def recurrent(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
     row = gain_row(f"sample, {POINT}, LSTM, one process: RecurrentPPO / ours", slices["ours"], slices["theirs"])
     yield row
     for name in ("ours", "theirs"):
-        yield figure_row(f"samples per second, {name}", slices[name], show=lambda seconds: f"{samples / seconds:.0f}/s")
+        rates = _rates(slices[name], samples)
+        yield figure_row(f"samples per second, {name}", rates, show=lambda rate: f"{rate:.0f}/s")
 
 
 @contextmanager
