@@ -8,14 +8,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from waits import until
 
 from paceline import MetaTraining, meta
+from paceline.checkpoints import Checkpoints
+from paceline.cli._progress import _made_bars
 from paceline.cli.app import run as run_here
+from paceline.records import Records
 
 ENV, AGENT = "PointRobot-H20-v0", "memory,memory=8,hidden=8"
 NUMBERS = {
@@ -117,9 +122,13 @@ def test_a_configuration_of_pomdp_baselines_says_the_same_as_flags(told: Told, l
     assert code == 0
     assert found["return_eval_episodes"] == learned.return_eval_episodes
     assert found["plan"]["backend"] == "inline"
-    assert "train.buffer_size of config.yaml have no effect" in said
+    assert "without effect in config.yaml, being for other learners or agents: train.buffer_size" in said
     code, out, _ = told("config.yaml", "--no-save", "--json", "--num-iters", "1", "--agent", "markov,hidden=8")
     assert (json.loads(out)["iterations"], json.loads(out)["agent"]) == (1, "markov,hidden=8")
+    code, out, said = told("config.yaml", "--no-save", "--json", "--num-iters", "1", "--agent", "markov")
+    assert json.loads(out)["agent"] == "markov,hidden=8"
+    assert "without effect in config.yaml" in said
+    assert "policy.seq_model, policy.rnn_hidden_size" in said
 
 
 @pytest.mark.parametrize(
@@ -144,9 +153,58 @@ def test_mistakes_are_told_in_a_line_with_exit_code_2(told: Told, words: tuple[s
     assert "Traceback" not in error
 
 
+def test_each_iteration_has_one_line_in_each_log_after_a_stop(
+    told: Told, learned: MetaTraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is stopped after a checkpoint and before the line of its iteration has it when it has gone on."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    add = Records.add
+
+    def stopped(records: Records, line: Mapping[str, float]) -> None:
+        if line["z/iteration"] == 2:
+            raise KeyboardInterrupt
+        add(records, line)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "due", True)
+        patch.setattr(Records, "add", stopped)
+        code, _, said = told(*WORDS, "--seed", "1", "--out", "run", "-j", "0", "--tensorboard")
+    assert (code, "go on with: paceline meta --resume" in said) == (130, True)
+    code, out, _ = told("--resume", "run", "--json")
+    assert (code, json.loads(out)["digest"]) == (0, learned.digest)
+    run = Path("run")
+    with (run / "progress.csv").open(newline="") as file:
+        table = [float(row["z/iteration"]) for row in csv.DictReader(file)]
+    lines = [json.loads(line)["z/iteration"] for line in (run / "progress.jsonl").read_text().splitlines()]
+    newest = max((run / "tensorboard").iterdir(), key=lambda file: file.stat().st_mtime_ns)  # it makes others void
+    shown = EventAccumulator(str(newest)).Reload().Scalars("z/iteration")
+    assert table == lines == [event.value for event in shown] == [1, 2, 3]
+
+
+def test_progress_says_everything_in_a_terminal_of_80_columns() -> None:
+    """How far, how fast, how long still; and below returns and shares."""
+    bars, page = _made_bars(told=True), Console(width=80, file=StringIO())
+    told = "return -47.27  evaluation tasks -22.81 -23.40  collect 40 %, update 34 %"
+    bars.add_task("env steps", total=20_000_000, completed=9_760_000, told=told)
+    page.print(bars.get_renderable())
+    bar, below = page.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert "9760000/20000000" in bar
+    assert bar.endswith("-:--:--")
+    assert below == told
+
+
+def test_a_run_that_diverged_is_not_said_to_go_on(told: Told) -> None:
+    """The exit code is 3, and there is something to do; `--resume` is a mistake then."""
+    code, _, said = told(*WORDS, "--ppo", "lr=1e30,clip=1e30", "--out", "run", "-j", "0")
+    assert (code, "Begin anew with a smaller learning rate" in said, "go on with" in said) == (3, True, False)
+    code, _, said = told("--resume", "run")
+    assert (code, "cannot be gone on with" in said) == (2, True)
+
+
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None:
     """SIGTERM does the same; the exit code is 130."""
-    words = [sys.executable, "-m", "paceline", "meta", *WORDS, "--num-iters", "200", "--out", "run", "-j", "0"]
+    words = [sys.executable, "-m", "paceline", "meta", *WORDS, "--num-iters", "1000000", "--out", "run", "-j", "0"]
     with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         lines = tmp_path / "run" / "progress.jsonl"
         until(lambda: lines.exists() and lines.stat().st_size > 0)

@@ -105,3 +105,12 @@ def test_what_cannot_be_learned_from_is_told() -> None:
     cut = {**played(SMALL)[0].columns, "ends": np.zeros(0, np.int64)}
     with pytest.raises(BadInput, match="has no end"):
         SequenceLearner(SMALL(SEAT)).update([SimpleNamespace(columns=cut)])
+
+
+@pytest.mark.parametrize("column", ["rewards", "observations"])
+def test_a_world_that_gives_numbers_which_are_none_is_blamed(column: str) -> None:
+    columns = played(SMALL)[0].columns
+    wrong = np.array(columns[column])
+    wrong[1] = np.nan
+    with pytest.raises(BadInput, match="look at the world that gave it"):
+        SequenceLearner(SMALL(SEAT)).update([SimpleNamespace(columns={**columns, column: wrong})])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -127,8 +129,8 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     assert subprocess.run(words, env={**os.environ, "PYTHONPATH": path}).returncode == -signal.SIGKILL
     gone_on = small(out=out, resume=True, num_iters=4)
     assert gone_on.digest == small(num_iters=4).digest
-    assert [row["z/iteration"] for row in gone_on.rows] == [1, 2, 3, 4]
-    assert len((out / "progress.jsonl").read_text().splitlines()) == 4
+    lines = [json.loads(line) for line in (out / "progress.jsonl").read_text().splitlines()]
+    assert [row["z/iteration"] for row in gone_on.rows] == [line["z/iteration"] for line in lines] == [1, 2, 3, 4]
     assert small(out=out, resume=True, num_iters=4).digest == gone_on.digest
 
 
@@ -186,9 +188,52 @@ def test_an_update_that_is_not_finite_names_itself() -> None:
         small(ppo={"lr": 1e30, "clip": 1e30})
 
 
+def test_a_run_whose_update_was_not_finite_does_not_go_on_and_says_what_to_do(tmp_path: Path) -> None:
+    """It would come to the same update again; the last weights that acted are kept, to begin anew with."""
+    wrong = {"ppo": {"lr": 1e30, "clip": 1e30}, "out": tmp_path / "run"}
+    with pytest.raises(paceline.Diverged, match=r"smaller learning rate \(lr=1e\+30 in ppo\)") as told:
+        small(**wrong)
+    with pytest.raises(BadInput, match=r"cannot be gone on with.*update 1 gave numbers that are not finite"):
+        small(**wrong, resume=True)
+    again = f"memory,memory=8,hidden=8,weights={tmp_path / 'run' / 'weights.npz'}"
+    assert again in str(told.value)
+    assert small(agent=again).digest == small().digest  # nothing had been learned before
+
+
+def test_a_world_without_tasks_for_evaluation_plays_as_many_as_are_asked_for() -> None:
+    found = small(WhichLever, num_eval_tasks=5, num_iters=1)
+    assert found.evaluations[-1].returns.shape == (5, 2)
+    assert found.notes == ["WhichLever has no tasks but the 2 for learning: it is evaluated on these"]
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
+        ({"ppo": "passes=3"}, "ppo.passes has no effect here: num_updates_per_iter says"),
+        ({"ppo": "minibatches=13"}, "ppo.minibatches=13: an iteration has 12 rollouts"),
+        ({"agent": "memory,sampled=false"}, "sampled in agent='memory,sampled=false' has no effect"),
+        ({"agent": "memory,seed=3,weights=w.npz"}, "seed in agent='memory,seed=3,weights=w.npz' has no effect"),
+        ({"env": WhichLever, "agent": "markov,squash=clip"}, "squash in agent='markov,squash=clip' has no effect"),
+        ({"env": WhichLever, "agent": "markov,log_std=0"}, "log_std in agent='markov,log_std=0' has no effect"),
+        ({"agent": "markov,memory=8"}, "'memory' in 'markov,memory=8' is no option of a policy"),
+    ],
+)
+def test_a_setting_without_effect_is_refused(
+    more: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("w.npz").touch()
+    with pytest.raises(BadInput, match=re.escape(said)):
+        small(**more)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"agent": 3}, "agent=3: give memory, markov"),
+        ({"agent": "memory,memory=0"}, "memory=0 in 'memory,memory=0': give a whole number from 1 on"),
+        ({"agent": "memory,log_std=x"}, "log_std=x in 'memory,log_std=x': give a number"),
+        ({"agent": "memory,critic=3"}, "critic=3 in 'memory,critic=3': give true or false"),
         ({"agent": "oracl"}, "agent='oracl': give memory, markov, oracle, memory_markov"),
         ({"env": "CartPole-v1"}, "is no world with tasks"),
         ({"num_iters": 0}, "num_iters=0 makes no sense; give a whole number from 1 on"),

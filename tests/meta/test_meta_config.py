@@ -67,6 +67,18 @@ def test_who_is_shown_the_task_is_an_oracle(tmp_path: Path, env: str) -> None:
     assert read(tmp_path, f"env: {{env_name: Wind-v0, {env}}}").settings["agent"] == "oracle"
 
 
+def test_flags_count_before_a_file_and_what_they_leave_open_it_says(tmp_path: Path) -> None:
+    """The sizes of the network and other settings of the learner stay; what another agent has no use for is named."""
+    file = tmp_path / "config.yaml"
+    file.write_text(RECURRENT)
+    found = read_config(file, "markov", "lr=0.1")
+    assert (found.settings["agent"], found.settings["ppo"]) == ("markov,hidden=64x32", {"lr": 0.1, "gamma": 0.9})
+    assert {"policy.seq_model", "policy.rnn_hidden_size"} <= set(found.without_effect)
+    assert read_config(file, "memory_markov,memory=8").settings["agent"] == (
+        "memory_markov,memory=8,cell=lstm,hidden=64x32"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -75,6 +87,18 @@ def test_who_is_shown_the_task_is_an_oracle(tmp_path: Path, env: str) -> None:
         ("env: {env_name: Wind-v0, env_type: pomdp}", "env.env_type is 'pomdp'"),
         ("env: {env_name: Wind-v0, num_parallel_workers: 2}\nplan: inline", "both say where rollouts are played"),
         ("env: {env_name: Wind-v0}\nagent: markov\npolicy: {seq_model: gru}", "both say who learns"),
+        ("env: {env_name: Wind-v0, multi_task: true}\nagent: markov", "both say who learns"),
+        ("env: {env_name: Wind-v0, oracle: true}\npolicy: {seq_model: gru}", "an oracle .* has no memory"),
+        (
+            "env: {env_name: Wind-v0}\npolicy: {seq_model: mlp, rnn_hidden_size: 8}",
+            "policy.rnn_hidden_size has no effect, as markov has no memory",
+        ),
+        (
+            "env: {env_name: Wind-v0}\nagent: 'memory,hidden=8'\npolicy: {policy_layers: [8]}",
+            r"agent \(memory,hidden=8\) and policy.policy_layers both say hidden",
+        ),
+        ("env: {env_name: Wind-v0}\npolicy: {lr: 0.1}\nppo: {lr: 0.2}", "policy.lr and ppo.lr both say lr"),
+        ("env: {env_name: Wind-v0}\npolicy: {seq_model: gru, arch: mlp}", "both say the same"),
     ],
 )
 def test_what_makes_no_sense_is_named(tmp_path: Path, text: str, said: str) -> None:

@@ -72,8 +72,11 @@ def given_now(flags: Mapping[str, Any]) -> Given:
 
     name = flags["env"]
     is_file = name is not None and Path(name).suffix in FILES
-    file = read_config(Path(name)) if is_file else Read({} if name is None else {"env": name})
-    beside = {"env", "seeds", "tensorboard", *_PLACE}
+    if is_file:
+        file = read_config(Path(name), flags["agent"], flags["ppo"])
+    else:
+        file = Read({} if name is None else {"env": name})
+    beside = {"env", "seeds", "tensorboard", *_PLACE, *(("agent", "ppo") if is_file else ())}
     mine = {name: value for name, value in flags.items() if name not in beside and value is not None}
     if {"num_iters", "n_env_steps_total"} & set(mine):
         for name in ("num_iters", "n_env_steps_total"):
@@ -88,7 +91,7 @@ def given_now(flags: Mapping[str, Any]) -> Given:
         settings, seeds=flags["seeds"], tensorboard=bool(flags["tensorboard"] or file.tensorboard), **place
     )
     unused = ", ".join(file.without_effect)
-    notes = (f"{unused} of {flags['env']} have no effect: PPO learns here, from its own rollouts",) if unused else ()
+    notes = (f"without effect in {flags['env']}, being for other learners or agents: {unused}",) if unused else ()
     return Given(asked, file.out, notes)
 
 

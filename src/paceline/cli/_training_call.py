@@ -74,6 +74,10 @@ class TrainingCall(ABC):
         """Whether a part of a training has failed that came to its end."""
         return False
 
+    def goes_on(self, error: PacelineError) -> bool:
+        """Whether a run that stopped with an error can be gone on with."""
+        return True
+
     # -- machinery ---------------------------------------------------------------------------------------------
 
     def __init__(self, asked: Any, out: Path | None, resume: bool, page: TextIO | None) -> None:
@@ -93,7 +97,7 @@ class TrainingCall(ABC):
             raise
         except PacelineError as error:
             print("\n  ".join([f"error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
-            self._say_goodbye("stopped")
+            self._say_goodbye("stopped", goes_on=self.goes_on(error))
             return 3
         except Exception as error:
             if not (frames := own_frames("".join(traceback.format_exception(error)))):
@@ -144,7 +148,7 @@ class TrainingCall(ABC):
         if self.out is not None:
             print(f"results: {self.out}{'' if can_draw() else f' ({NO_CURVES})'}", file=sys.stderr)
 
-    def _say_goodbye(self, how: str) -> None:
+    def _say_goodbye(self, how: str, *, goes_on: bool = True) -> None:
         """What is on disk, and how to go on."""
         if self.out is None:
             print(f"{how}; nothing was kept (--no-save)", file=sys.stderr)
@@ -152,6 +156,8 @@ class TrainingCall(ABC):
             print(f"{how} before anything was trained", file=sys.stderr)
         else:
             print(f"{how}; {self._kept(self.out)}", file=sys.stderr)
+            if not goes_on:
+                return
             print(f"go on with: paceline {self.command} --resume {shlex.quote(str(self.out))}", file=sys.stderr)
 
     def _kept(self, out: Path) -> str:

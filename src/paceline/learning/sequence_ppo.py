@@ -58,8 +58,19 @@ class SequenceLearner:
         return self.policy.weights()
 
     def see(self, collection: Any) -> None:
-        """Takes in how large rewards are; any rollouts will do, those of random actions too."""
-        self._scale.see(np.asarray(rollout.columns["rewards"], np.float64) for rollout in collection)
+        """Takes in how large rewards are; any rollouts will do, those of random actions too.
+
+        Raises:
+            BadInput: a reward is not finite.
+        """
+        rewards = [np.asarray(rollout.columns["rewards"], np.float64) for rollout in collection]
+        for number, each in enumerate(rewards):
+            if not np.isfinite(each).all():
+                raise BadInput(
+                    f"rollout {number} has a reward of {each[~np.isfinite(each)][0]}, and nothing can be learned from "
+                    "it: look at the world that gave it"
+                )
+        self._scale.see(rewards)
 
     def update(self, collection: Any, *, steps: int | None = None, left: float = 1.0) -> dict[str, float]:
         """Learns from rollouts that were collected with the weights as they are.
@@ -160,8 +171,8 @@ class SequenceLearner:
         bad += [name for name, array in self.weights().items() if not np.isfinite(array).all()]
         if bad:
             raise Diverged(
-                f"update {self.updates} gave numbers that are not finite: {', '.join(bad[:3])}. The weights are of no "
-                "use any more; go on from a checkpoint with a smaller learning rate"
+                f"update {self.updates} gave numbers that are not finite: {', '.join(bad[:3])}; the weights are of no "
+                "use any more"
             )
 
     # -- on disk and back --------------------------------------------------------------------------------------

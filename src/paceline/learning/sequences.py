@@ -70,11 +70,18 @@ def sequences_of(rollouts: Iterable[Rollout], head: Head, observations: Observat
         observations: How it encodes what it sees.
 
     Raises:
-        BadInput: there are none; or the policy said no `log_prob`, or a rollout has no end.
+        BadInput: there are none; or the policy said no `log_prob`, or a rollout has no end, or an observation that is
+            not finite.
     """
     every = [rollout.columns for rollout in rollouts]
     _check(every)
     parts = [_sequence(columns, head, observations) for columns in every]
+    for number, part in enumerate(parts):
+        if not np.isfinite(part["observations"]).all():
+            raise BadInput(
+                f"rollout {number} has an observation that is not finite, and nothing can be learned from it: look at "
+                "the world that gave it"
+            )
     stacked = {name: _side_by_side([part[name] for part in parts]) for name in parts[0]}
     ended = np.array([bool(columns["terminations"][-1]) for columns in every])
     lengths = np.array([len(columns["rewards"]) for columns in every])

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from gymnasium import spaces
+
 from paceline.collect.agents import named_agent
 from paceline.errors import BadInput
 from paceline.learning import Markov, Memory, MemoryMarkov
@@ -44,6 +46,8 @@ class MemoryMarkovAgent(_Told, MemoryMarkov):
     """See `MemoryMarkov`."""
 
 
+_OF_AMOUNTS = {"squash", "log_std"}  # options that only actions of a Box have a use for
+
 AGENTS = {
     "memory": MemoryAgent,
     "markov": MarkovAgent,
@@ -67,6 +71,24 @@ class Agent:
     player: Player
     oracle: bool
 
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of its policy that were written, and its seed."""
+        return self.player.factory.keywords if isinstance(self.player.factory, partial) else {}
+
+    def check(self, seat: Seat) -> None:
+        """Sees to it that each option has an effect in this world.
+
+        Raises:
+            BadInput: one has none.
+        """
+        if isinstance(seat.action_space, spaces.Discrete):
+            for name in _OF_AMOUNTS & set(self.options):
+                raise BadInput(
+                    f"{name} in agent={self.name!r} has no effect: {seat.mission!r} has numbered actions "
+                    f"({seat.action_space}), and {name} is about amounts; leave it away"
+                )
+
     def build(self, seat: Seat) -> Any:
         """Its policy, for learning: with the first weights."""
         try:
@@ -83,12 +105,23 @@ def agent_of(written: str, seed: int) -> Agent:
         seed: What its first weights follow from, unless an option says it.
 
     Raises:
-        BadInput: there is none, or it has no such option.
+        BadInput: there is none, or it has no such option, or one that would have no effect.
     """
-    player = named_agent(written, AGENTS)
+    player = named_agent(written, AGENTS) if isinstance(written, str) else None
     if player is None:
         raise BadInput(f"agent={written!r}: give {', '.join(AGENTS)}, with options (memory,cell=lstm,memory=128)")
     make = player.factory
-    options = {"seed": seed, **(make.keywords if isinstance(make, partial) else {})}
+    told = make.keywords if isinstance(make, partial) else {}
+    if "sampled" in told:
+        raise BadInput(
+            f"sampled in agent={written!r} has no effect: actions are drawn in training, and the likeliest ones in "
+            "evaluation; leave it away"
+        )
+    if {"weights", "seed"} <= set(told):
+        raise BadInput(
+            f"seed in agent={written!r} has no effect: it is what first weights follow from, and weights says them; "
+            "leave one of them away"
+        )
+    options = dict(told) if "weights" in told else {"seed": seed, **told}
     kind = make.func if isinstance(make, partial) else make
     return Agent(written, Player(player.name, partial(kind, **options)), written.partition(",")[0].strip() == "oracle")

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from paceline.errors import BadInput
+from paceline.options import split
 from paceline.settings import Settings, read_yaml
 
 
@@ -140,18 +141,25 @@ _MEANT = {
 }
 
 
-def read_config(path: Path) -> Read:
+def read_config(path: Path, agent: str | None = None, ppo: str | None = None) -> Read:
     """What a file of YAML says; only what it says.
 
+    Args:
+        path: The file.
+        agent: Who learns, if not who the file says; what the file says of its network counts where it has that.
+        ppo: How it learns, `key=value,…`; each counts before what the file says.
+
     Raises:
-        BadInput: it cannot be read, has a key that there is none of, or a value that does not fit.
+        BadInput: it cannot be read, has a key that there is none of, one that contradicts another or has no effect, or
+            a value that does not fit.
     """
     config = Config.read(read_yaml(path, "env and train"), str(path))
     settings: dict[str, Any] = {"env": config.env.env_name}
     for section, names in _TAKEN.items():
         settings |= {name: getattr(getattr(config, section), name) for name in names}
     settings |= {name: getattr(config, name) for name in ("lag", "seed", "lanes", "device")}
-    settings |= {"agent": _agent(config), "ppo": _learning(config) or None}
+    written, unused = _agent(config, str(path), agent)
+    settings |= {"agent": written, "ppo": _learning(config, str(path), ppo) or None}
     workers = config.env.num_parallel_workers
     if workers is not None and config.plan is not None:
         raise BadInput(f"{path}: num_parallel_workers and plan both say where rollouts are played: give one of them")
@@ -160,34 +168,63 @@ def read_config(path: Path) -> Read:
         config.plan if workers is None else 0 if workers == 1 else workers,
         config.out,
         bool(config.eval.log_tensorboard),
-        tuple(_without_effect(config)),
+        (*unused, *_without_effect(config)),
     )
 
 
-def _agent(config: Config) -> str | None:
-    """The agent, with the options of its network."""
+_NETWORK = {"cell": "seq_model", "memory": "rnn_hidden_size", "layers": "rnn_num_layers", "hidden": "policy_layers"}
+"""Option of an agent → the key of `policy` that says it."""
+_OF_A_MEMORY = ("cell", "memory", "layers")
+
+
+def _agent(config: Config, path: str, instead: str | None) -> tuple[str | None, list[str]]:
+    """The agent, with the options of its network; and keys that say nothing, as somebody else learns."""
     policy = config.policy
-    model = policy.seq_model or policy.arch
-    if config.agent is not None and (config.env.oracle or model):
-        raise BadInput("agent, and oracle or seq_model, both say who learns: give one of them")
-    oracle = config.env.oracle or bool(config.env.multi_task)
-    kind = "oracle" if oracle else "markov" if model == "mlp" else "memory"
-    options: dict[str, Any] = {
+    model, shown = _model(config, path), config.env.oracle or bool(config.env.multi_task)
+    if config.agent is not None and (shown or model):
+        raise BadInput(f"{path}: agent, and oracle, multi_task or seq_model, both say who learns: give one of them")
+    if shown and model in ("gru", "lstm"):
+        raise BadInput(
+            f"{path}: an oracle is shown the task, and has no memory: leave oracle (multi_task) away, or "
+            f"seq_model={model}"
+        )
+    said: dict[str, Any] = {
         "cell": model if model != "mlp" else None,
         "memory": policy.rnn_hidden_size,
         "layers": policy.rnn_num_layers,
+        "hidden": "x".join(map(str, policy.policy_layers)) if policy.policy_layers else None,
     }
-    given = {name: value for name, value in options.items() if value is not None} if kind == "memory" else {}
-    if policy.policy_layers:
-        given["hidden"] = "x".join(map(str, policy.policy_layers))
-    if config.agent is None and not oracle and model is None and not given:
-        return None
-    return ",".join([config.agent or kind, *(f"{name}={value}" for name, value in given.items())])
+    said = {name: value for name, value in said.items() if value is not None}
+    if instead is None and config.agent is None and not shown and model is None and not said:
+        return None, []
+    kind = "oracle" if shown else "markov" if model == "mlp" else "memory"
+    whole = next(each for each in (instead, config.agent, kind) if each is not None)
+    name, options = split(whole)
+    foreign = [] if name in ("memory", "memory_markov") else [part for part in _OF_A_MEMORY if part in said]
+    twice = [part for part in said if part in options]
+    if instead is None:
+        for part in foreign:
+            raise BadInput(f"{path}: policy.{_NETWORK[part]} has no effect, as {name} has no memory: leave it away")
+        for part in twice:
+            raise BadInput(f"{path}: agent ({whole}) and policy.{_NETWORK[part]} both say {part}: give one of them")
+    added = [f"{part}={value}" for part, value in said.items() if part not in (*foreign, *twice)]
+    return ",".join([whole, *added]), [f"policy.{_NETWORK[part]}" for part in foreign]
 
 
-def _learning(config: Config) -> dict[str, Any]:
-    told = {"lr": config.policy.lr, "gamma": config.policy.gamma}
-    return {**{name: value for name, value in told.items() if value is not None}, **(config.ppo or {})}
+def _model(config: Config, path: str) -> str | None:
+    model, arch = config.policy.seq_model, config.policy.arch
+    if model and arch and model != arch:
+        raise BadInput(f"{path}: policy.seq_model={model} and policy.arch={arch} both say the same: give one of them")
+    return model or arch
+
+
+def _learning(config: Config, path: str, flags: str | None) -> dict[str, Any]:
+    said = {"lr": config.policy.lr, "gamma": config.policy.gamma}
+    said = {name: value for name, value in said.items() if value is not None}
+    own = config.ppo or {}
+    for name in said.keys() & own.keys():
+        raise BadInput(f"{path}: policy.{name} and ppo.{name} both say {name}: give one of them")
+    return {**said, **own, **(split(f"ppo,{flags}")[1] if flags else {})}
 
 
 def _without_effect(config: Config) -> Iterator[str]:

@@ -8,7 +8,7 @@ weights ──► Collector ──► rollouts ──► learner ──► weigh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -101,6 +101,8 @@ class Loop:
         self.notes: list[str] = []
         self.plan = plan
         """Where rollouts are played, once that is known."""
+        self.acting: dict[str, Array] = {}
+        """The weights with which the last iteration's rollouts were collected."""
         self._next: Collection | None = None  # of the next iteration, if there is a lag
         self._acted: dict[str, Array] | None = None  # the weights that it is collected with
         self._stack = ExitStack()
@@ -118,11 +120,11 @@ class Loop:
         self.learner = SequenceLearner(job.agent.build(world.seat), job.settings, seed=seed_of(job.seed, "learner"))
         self._collector = self._made(dealt(world.train))
         self._trials = self._collector
-        if world.seen:
+        if world.seen and isinstance(world.train, Sequence):
             self.notes.append(
-                f"{world.mission.name} has no tasks but the {len(world.unseen)} for learning: it is evaluated on these"
+                f"{world.mission.name} has no tasks but the {len(world.train)} for learning: it is evaluated on these"
             )
-            self._trials = self._made(list(world.unseen))
+            self._trials = self._made(world.train)
 
     def _made(self, tasks: Any = None) -> Collector:
         job = self.job
@@ -190,6 +192,7 @@ class Loop:
         """Collects, learns, and is tried on unseen tasks if that is due."""
         job = self.job
         acting = self._weights(True) if self._acted is None else self._acted
+        self.acting = {name: array for name, array in acting.items() if name != SAMPLED}
         played = self._next or self._collect(self.iteration + 1, acting)
         self._next, self._acted = None, self._weights(True) if job.lag else None
         steps = self._gradient_steps(played.steps)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,11 @@ import numpy as np
 
 from paceline.checkpoints import Checkpoints
 from paceline.engine import Plan, Trace, find_backend
-from paceline.errors import BadInput, attempt
+from paceline.errors import BadInput, Diverged, attempt
 from paceline.fingerprint import fingerprint, plain_text
-from paceline.meta.result import MetaTraining
+from paceline.meta.result import WEIGHTS, MetaTraining, write_weights
 from paceline.options import split
-from paceline.records import Records
+from paceline.records import Records, write_whole
 from paceline.team.device import find_device
 
 if TYPE_CHECKING:  # they import torch
@@ -23,6 +24,9 @@ if TYPE_CHECKING:  # they import torch
 
 ITERATIONS = 300
 """How many iterations there are where neither they nor steps are said."""
+
+DIVERGED = "diverged.json"
+"""In the directory of a run: that an update gave numbers that are not finite, and what to do."""
 
 _EVALUATIONS = 10  # of a training, where no interval is said
 
@@ -63,7 +67,8 @@ def meta(
         max_rollouts_per_task: How many episodes of a task a rollout has.
         num_train_tasks: How many train tasks the world has; None: each rollout's is drawn from the whole distribution.
         num_eval_tasks: How many tasks the agent is tried on that it has not learned on; None: 400, or all that the
-            world has. Before the training ends, it is tried on 100 of them at most.
+            world has. A world that has none but those for learning is tried on these, in turn. Before the training
+            ends, it is tried on 100 of them at most.
         num_rollouts_per_iter: How many rollouts an iteration collects.
         num_init_rollouts_pool: How many are played with random actions first. PPO learns from its own actions only: of
             these it takes how large rewards are, and they are what an agent must be better than.
@@ -87,7 +92,7 @@ def meta(
 
     Raises:
         BadInput: something makes no sense; found before anything is played.
-        Diverged: an update gave numbers that are not finite.
+        Diverged: an update gave numbers that are not finite; the message says what to do. Such a run does not go on.
         RolloutsFailed: some rollouts could not be played.
     """
     place = Plan.parse(plan).not_of_a_vector()
@@ -119,7 +124,10 @@ def meta(
 
         checkpoints = None if records is None else Checkpoints(records.path)
         with Loop(job, place, checkpoints=checkpoints, trace=trace) as loop:
-            _run(loop, records, watcher)
+            try:
+                _run(loop, records, watcher)
+            except Diverged as error:
+                raise _told(error, loop, out) from error
             training = _result(loop, out)
     finally:
         if records is not None:
@@ -152,16 +160,22 @@ def job_of(env: Any, agent: str, ppo: Mapping[str, Any] | str | None, **given: A
     updates, total = _updates(given["num_updates_per_iter"]), given["n_env_steps_total"]
     options = split(f"ppo,{ppo}")[1] if isinstance(ppo, str) else ppo
     settings = SequencePPO.read(options, "ppo")
+    if "passes" in settings.model_fields_set:
+        raise BadInput("ppo.passes has no effect here: num_updates_per_iter says how many gradient steps there are")
+    asked, rollouts = settings.minibatches, given["num_rollouts_per_iter"]
+    if "minibatches" in settings.model_fields_set and asked > rollouts:
+        raise BadInput(f"ppo.minibatches={asked}: an iteration has {rollouts} rollouts, and each is in one minibatch")
     device = given["device"] if given["device"] == "cpu" else find_device(given["device"])
     found = agent_of(agent, given["seed"])
     episodes = given["max_rollouts_per_task"]
     world = world_of(env, episodes, found.oracle, given["num_train_tasks"], given["num_eval_tasks"], device)
+    found.check(world.seat)
     attempt(lambda: SequenceLearner(found.build(world.seat), settings), f"agent {agent!r}")
     if total is not None and given["num_iters"] is not None:
         raise BadInput("n_env_steps_total and num_iters both say how long to train: give one of them")
     if given["lag"] > 1:
         raise BadInput(f"lag={given['lag']}: weights are at most one update behind: give 0 or 1")
-    rollouts, pool = given["num_rollouts_per_iter"], given["num_init_rollouts_pool"]
+    pool = given["num_init_rollouts_pool"]
     if total is None:
         total = world.steps * (pool + rollouts * (given["num_iters"] or ITERATIONS))
     total = _whole("n_env_steps_total", total, 1)
@@ -218,6 +232,39 @@ def _updates(given: Any) -> int | float:
     return int(given) if isinstance(given, int | np.integer) else float(given)
 
 
+def _told(error: Diverged, loop: Loop, out: str | Path | None) -> Diverged:
+    """An update that diverged, with what to do; in the directory of the run, so that it is not gone on with."""
+    job, advice = loop.job, "Begin anew with a smaller learning rate"
+    advice = f"{advice} (lr={job.settings.lr:g} in ppo), or a smaller clip ({job.settings.clip:g})"
+    if out is not None:
+        write_weights(Path(out), loop.acting)
+        if not {"weights", "seed"} & set(split(job.agent.name)[1]):
+            last = f"{job.agent.name},weights={Path(out).resolve() / WEIGHTS}"
+            advice = f"{advice}; agent={last!r} begins with the last weights that were finite"
+    message = f"{error}. {advice}"
+    if out is not None:
+        write_whole(Path(out) / DIVERGED, {"said": message})
+    return Diverged(message)
+
+
+def _check_not_diverged(path: Path) -> None:
+    """A run whose update diverged would come to the same update, and to the same numbers.
+
+    Raises:
+        BadInput: it did.
+    """
+    try:
+        said = json.loads((path / DIVERGED).read_text(encoding="utf-8"))["said"]
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, KeyError, TypeError):
+        said = "an update gave numbers that are not finite"
+    raise BadInput(
+        f"{path} cannot be gone on with, for it would come to the same again: {said}. On another machine, without "
+        f"{path / DIVERGED}, it is tried all the same"
+    )
+
+
 def _records(job: Job, path: Path, resume: bool, asked: Mapping[str, Any]) -> Records:
     inner = job.world.mission.make.mission  # type: ignore[attr-defined]
     identity = {
@@ -232,6 +279,8 @@ def _records(job: Job, path: Path, resume: bool, asked: Mapping[str, Any]) -> Re
         **{name: getattr(job, name) for name in _IDENTITY},
     }
     recipes = {f"environment {inner.name!r}": fingerprint(inner.make)}
+    if resume:
+        _check_not_diverged(path)
     return Records(path, "progress.jsonl", {**asked, "identity": identity, "recipes": recipes}, resume=resume)
 
 
@@ -251,11 +300,17 @@ _IDENTITY = (
 
 def _run(loop: Loop, records: Records | None, watcher: Watcher | None) -> None:
     known = {line["z/iteration"] for line in records.lines} if records is not None else set()
+
+    def log(rows: Sequence[Mapping[str, float]]) -> None:
+        for row in rows:
+            if records is not None and row["z/iteration"] not in known:
+                records.add(row)
+
     loop.begin()
+    log(loop.rows)  # a checkpoint may hold an iteration after which the run was killed before its line was written
     while not loop.over:
         loop.iterate()
-        if records is not None and loop.iteration not in known:
-            records.add(loop.rows[-1])
+        log(loop.rows[-1:])
         if watcher is not None:
             watcher(loop)
     loop.finish()

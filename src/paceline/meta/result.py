@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,9 +12,12 @@ import numpy as np
 
 from paceline.engine import Plan
 from paceline.meta.references import References
+from paceline.records import write_whole
 from paceline.seeds import digest
 from paceline.spaces import Array
 
+WEIGHTS = "weights.npz"
+"""The file of weights in the directory of a run."""
 UNIT = "sum of rewards of an episode"
 """What returns are."""
 
@@ -127,9 +129,9 @@ class MetaTraining:
 
     def write(self, path: Path) -> None:
         """Writes the result to a directory: meta.json, progress.csv and weights.npz."""
-        (path / "meta.json").write_text(json.dumps(self.as_dict(), indent=1) + "\n", encoding="utf-8")
+        write_whole(path / "meta.json", self.as_dict())
         write_rows(path / "progress.csv", self.rows)
-        np.savez(path / "weights.npz", **cast(Any, dict(self.weights)))
+        write_weights(path, self.weights)
 
     def __str__(self) -> str:
         means = ", ".join(f"{mean:.2f}" for mean in self.return_eval_episodes)
@@ -138,6 +140,11 @@ class MetaTraining:
             f"{self.agent} in {self.env}, {self.env_steps} steps: {means} in the episodes of a task ({UNIT}; random "
             f"actions {random})\ndigest: {self.digest}"
         )
+
+
+def write_weights(path: Path, weights: Mapping[str, Array]) -> None:
+    """Writes weights to a directory, as row policies read them."""
+    np.savez(path / WEIGHTS, **cast(Any, dict(weights)))
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, float]]) -> None:

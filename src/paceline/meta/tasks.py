@@ -124,12 +124,14 @@ def _sets(world: VariBadWrapper, inner: Mission, count: int | None) -> tuple[Seq
     train, unseen = list(world.train_tasks), list(world.eval_tasks)
     if not train:
         raise BadInput(f"{inner.name!r} has no train tasks: give num_train_tasks")
-    if count is not None and unseen and count > len(unseen):
+    if not unseen:  # as many as are asked for, of those that there are
+        return train, [train[number % len(train)] for number in range(len(train) if count is None else count)], True
+    if count is not None and count > len(unseen):
         raise BadInput(
             f"num_eval_tasks={count}: {inner.name!r} has {len(unseen)} eval tasks; say how many train tasks there are, "
             "too (num_train_tasks), or leave it away"
         )
-    return train, unseen[:count] or train, not unseen
+    return train, unseen[:count], False
 
 
 def dealt(tasks: DrawnTasks | Sequence[Any]) -> Any:

@@ -24,6 +24,7 @@ WORLDS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
         "Wind-v0": ("point:Wind", {}),
         "HalfCheetahVel-v0": ("cheetah:HalfCheetahVel", {}),
         "HalfCheetahDir-v0": ("cheetah:HalfCheetahDir", {}),
+        "CheetahDir-v0": ("cheetah:HalfCheetahDir", {}),  # what pomdp-baselines calls it
         "AntDir-v0": ("ant:AntDir", {}),
         "AntDir2D-v0": ("ant:AntDir2D", {}),
         "AntFwdBack-v0": ("ant:AntFwdBack", {}),
