@@ -250,6 +250,12 @@ def test_what_makes_no_sense_is_told_before_anything_is_played(more: dict[str, A
         small(**more)
 
 
+def test_without_torch_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(BadInput, match=re.escape("pip install 'paceline[train]'")):
+        small()
+
+
 def test_an_agent_that_cannot_learn_leaves_no_run_behind(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="PPO needs a critic"):
         small(agent="memory,critic=false", out=tmp_path / "run")

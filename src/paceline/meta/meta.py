@@ -14,6 +14,7 @@ from paceline.checkpoints import Checkpoints
 from paceline.engine import Plan, Trace, find_backend
 from paceline.errors import BadInput, Diverged, attempt
 from paceline.fingerprint import fingerprint, plain_text
+from paceline.learning.row_policies import import_torch
 from paceline.meta.result import WEIGHTS, MetaTraining, write_weights
 from paceline.options import split
 from paceline.records import Records, write_whole
@@ -149,6 +150,7 @@ def job_of(env: Any, agent: str, ppo: Mapping[str, Any] | str | None, **given: A
     Raises:
         BadInput: something makes no sense.
     """
+    import_torch()
     from paceline.learning import SequenceLearner, SequencePPO
     from paceline.meta.agents import agent_of
     from paceline.meta.loop import Job
