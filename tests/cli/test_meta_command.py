@@ -116,13 +116,15 @@ lanes: 8
 
 def test_a_configuration_of_pomdp_baselines_says_the_same_as_flags(told: Told, learned: MetaTraining) -> None:
     """What has no effect is told; flags count before the file."""
-    Path("config.yaml").write_text(CONFIG)
+    Path("config.yaml").write_text(CONFIG + "out: elsewhere\neval: {log_tensorboard: true}\n")
     code, out, said = told("config.yaml", "--no-save", "--json")
     found = json.loads(out)
     assert code == 0
     assert found["return_eval_episodes"] == learned.return_eval_episodes
     assert found["plan"]["backend"] == "inline"
     assert "without effect in config.yaml, being for other learners or agents: train.buffer_size" in said
+    assert "without effect in config.yaml, as --no-save keeps nothing: eval.log_tensorboard" in said
+    assert not Path("elsewhere").exists()
     code, out, _ = told("config.yaml", "--no-save", "--json", "--num-iters", "1", "--agent", "markov,hidden=8")
     assert (json.loads(out)["iterations"], json.loads(out)["agent"]) == (1, "markov,hidden=8")
     code, out, said = told("config.yaml", "--no-save", "--json", "--num-iters", "1", "--agent", "markov")

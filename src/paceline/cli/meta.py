@@ -143,7 +143,9 @@ def meta(
         else:
             given = given_now(flags)
             asked = given.asked
-            for note in given.notes:
+            unkept = {"out": given.out, "eval.log_tensorboard": asked.tensorboard} if not save else {}
+            unused = [f"without effect in {env}, as --no-save keeps nothing: {name}" for name in unkept if unkept[name]]
+            for note in (*given.notes, *unused):
                 print(f"note: {note}", file=sys.stderr)
             where = (out or (Path(given.out) if given.out else fresh_directory("meta"))).resolve() if save else None
         return MetaCall(asked, where, resume is not None, page if as_json else None).go(trace)

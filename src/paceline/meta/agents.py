@@ -83,7 +83,7 @@ class Agent:
             BadInput: one has none.
         """
         if isinstance(seat.action_space, spaces.Discrete):
-            for name in _OF_AMOUNTS & set(self.options):
+            for name in sorted(_OF_AMOUNTS & set(self.options)):
                 raise BadInput(
                     f"{name} in agent={self.name!r} has no effect: {seat.mission!r} has numbered actions "
                     f"({seat.action_space}), and {name} is about amounts; leave it away"
