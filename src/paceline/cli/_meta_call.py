@@ -11,7 +11,6 @@ from paceline.cli._meta_shown import show_meta
 from paceline.cli._progress import TrainingProgress, steps_of
 from paceline.cli._training_call import TrainingCall, Watcher
 from paceline.engine import Trace
-from paceline.errors import Diverged, PacelineError
 
 
 class MetaCall(TrainingCall):
@@ -42,6 +41,3 @@ class MetaCall(TrainingCall):
 
     def how_far(self, seen: Any) -> str:
         return f"{seen.saved} iterations" if seen.saved else ""
-
-    def goes_on(self, error: PacelineError) -> bool:
-        return not isinstance(error, Diverged)  # it would come to the same update

@@ -17,7 +17,7 @@ from paceline.cli._ending import sigterm_as_ctrl_c
 from paceline.cli._failures import own_frames
 from paceline.cli._trained import NO_CURVES
 from paceline.engine import Trace
-from paceline.errors import BadInput, PacelineError
+from paceline.errors import BadInput, Diverged, PacelineError
 from paceline.report.curves import can_draw
 
 Watcher = Callable[[Any], None]
@@ -74,10 +74,6 @@ class TrainingCall(ABC):
         """Whether a part of a training has failed that came to its end."""
         return False
 
-    def goes_on(self, error: PacelineError) -> bool:
-        """Whether a run that stopped with an error can be gone on with."""
-        return True
-
     # -- machinery ---------------------------------------------------------------------------------------------
 
     def __init__(self, asked: Any, out: Path | None, resume: bool, page: TextIO | None) -> None:
@@ -97,7 +93,7 @@ class TrainingCall(ABC):
             raise
         except PacelineError as error:
             print("\n  ".join([f"error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
-            self._say_goodbye("stopped", goes_on=self.goes_on(error))
+            self._say_goodbye("stopped", goes_on=not isinstance(error, Diverged))  # it would come to the same update
             return 3
         except Exception as error:
             if not (frames := own_frames("".join(traceback.format_exception(error)))):

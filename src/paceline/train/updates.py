@@ -25,6 +25,7 @@ from paceline.types import Failure
 _log = logging.getLogger("paceline")
 ON_FAILURE = ("fail", "retry", "freeze")
 FROZEN = "frozen after a failure"
+_OTHERWISE = "on_failure='freeze' would go on with the last weights"
 
 
 @dataclass
@@ -179,7 +180,7 @@ class Updates:
         if self._on_failure != "freeze":
             if isinstance(outcome.error, WorkerLost | CallTimeout):  # any other error says itself whose update it was
                 outcome.error.add_note(f"in {each}")
-            outcome.error.add_note("on_failure='freeze' would go on with the last weights")
+            outcome.error.add_note(_OTHERWISE)
             raise outcome.error
         return {agent: Learned(failure=Failure.of(outcome.error, agent)) for agent in each.spans}
 
@@ -194,7 +195,9 @@ class Updates:
                 _log.info("%s in %s: %d rows, %s", update, self._home(update.agent), update.rows, update.figures)
             return learned.weights
         if self._on_failure != "freeze":
-            raise Diverged(failure.message)
+            diverged = Diverged(failure.message)
+            diverged.add_note(_OTHERWISE)
+            raise diverged
         self.frozen[update.agent] = failure
         what = failure.message.partition("\n")[0]  # of a timeout, where it was stands behind
         update.status, update.reason = "failed", f"{failure.kind}: {what}"
