@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,57 @@ class Raw(Ladder):
     def step(self, action: int) -> tuple[str, float, bool, dict[str, Any]]:
         state, reward, done, _ = super().step(action)
         return state, reward, done, {"success": done, **self.raw}
+
+
+@dataclass
+class BesideConfig:
+    """Options as RAGEN's environments have them: a dataclass with the actions in it."""
+
+    goal: int = 5
+    action_lookup: dict[int, str] = field(default_factory=lambda: {1: "Rise", 2: "Fall"})
+
+    def __post_init__(self) -> None:
+        if self.goal < 0:
+            raise ValueError("a goal is above the ground")
+
+
+class Beside(Ladder):
+    """Says nowhere what it takes: its options stand beside it."""
+
+    action_lookup = None  # type: ignore[assignment]
+
+    def __init__(self, config=None) -> None:  # type: ignore[no-untyped-def]
+        super().__init__()
+        self.config = config or BesideConfig()
+        self.goal = self.config.goal
+
+
+class Annotated(Beside):
+    """Says it in the annotation."""
+
+    def __init__(self, config: BesideConfig | None) -> None:
+        super().__init__(config)
+
+
+class Optioned(Beside):
+    """Says it in an attribute."""
+
+    Config = BesideConfig
+
+    def __init__(self, options) -> None:  # type: ignore[no-untyped-def]
+        super().__init__(options)
+
+
+class Tiles(Ladder):
+    """Has its numbers in a grid."""
+
+    def reset(self, seed: int, mode: str = "train") -> str:
+        self.grid = np.full((2, 2), 32)
+        return super().reset(seed, mode)
+
+    def step(self, action: int) -> tuple[str, float, bool, dict[str, Any]]:
+        self.grid[0, 0] = 64
+        return super().step(action)
 
 
 class Picture(Ladder):

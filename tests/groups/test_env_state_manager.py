@@ -146,7 +146,9 @@ def test_seeds_go_on_in_train_and_begin_again_in_val() -> None:
         assert seeds(manager) == [7, 7, 8, 8]
         assert seeds(manager) == [9, 9, 10, 10]
         assert seeds(manager, 20) == [20, 20, 21, 21]
-        assert seeds(manager) == [21, 21, 22, 22]  # upstream's rule: one further, not a whole round
+        assert seeds(manager) == [22, 22, 23, 23]  # behind the last one used; upstream would play 21 again
+        assert seeds(manager, 3) == [3, 3, 4, 4]
+        assert seeds(manager) == [5, 5, 6, 6]
     with EnvStateManager(config({"Ladder": 1}, base=7), mode="val") as manager:
         assert seeds(manager) == seeds(manager) == [7, 7]
         assert manager.rollout_cache[0]["history"][0]["state"].startswith("val:")
@@ -197,6 +199,44 @@ def test_metrics_have_upstreams_names(plan: Any) -> None:
         assert second["metrics"]["Ladder/manager_invalid_action"] == 0.5
         assert first["history"][-1]["metrics"]["score"] == [2.0, 3.0]
         assert first["correct_answer"] == "up 3 times"
+        assert first["history"][-1]["metrics"]["note"] == []  # text in an info: upstream counts it as nothing
+        assert first["metrics"]["Ladder/note"] == 0.0
+
+
+@PLACES
+def test_the_largest_tile_is_that_at_the_end(plan: Any) -> None:
+    with EnvStateManager(config({"Game2048": 1, "Tiles": 1}), plan=plan) as manager:
+        manager.reset(seed=1)
+        for _ in range(3):
+            manager.step([said(number, "Up", "Left", "Down", "Right") for number in (0, 1)])
+            manager.step([said(number, "Up", "Up") for number in (2, 3)])
+        first, _, other, failed = manager.get_rollout_states()
+        tiles = [turn["info"]["max_tile"] for turn in first["history"][:-1]]
+        assert first["metrics"]["Game2048/max_tile"] == tiles[-1] > sum(tiles) / len(tiles)
+        assert other["metrics"]["Tiles/max_tile"] == 64  # seen in its grid, where RAGEN's manager looks
+        assert failed["metrics"]["Tiles/max_tile"] == 64
+
+
+@pytest.mark.parametrize("kind", ["Optioned", "Annotated", "Beside"])
+@PLACES
+def test_a_class_is_given_its_dataclass_of_options(plan: Any, kind: str) -> None:
+    with EnvStateManager(config({kind: 1}, options={"goal": 2}), plan=plan) as manager:
+        assert "of 2" in manager.reset(seed=1)[0]["history"][0]["state"]
+        assert manager.step([said(0, "Rise"), said(1, "Climb")])[0]["history"][0]["actions"] == [1]
+    with EnvStateManager(config({kind: 1}), plan=plan) as manager:
+        assert "of 5" in manager.reset(seed=1)[0]["history"][0]["state"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"gaol": 2}, r"custom_envs\.Annotated\.env_config\.gaol is not known; did you mean goal\?"),
+        ({"goal": -1}, r"custom_envs\.Annotated\.env_config: .* a goal is above the ground"),
+    ],
+)
+def test_options_that_a_dataclass_refuses_are_told_before_anything_begins(options: Any, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        EnvStateManager(config({"Annotated": 1}, options=options))
 
 
 @PLACES

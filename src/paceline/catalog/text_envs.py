@@ -18,6 +18,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any
 
+from paceline.catalog.env_options import options_for
 from paceline.catalog.loading import load, load_entry_point
 from paceline.errors import BadInput
 from paceline.options import split
@@ -80,8 +81,9 @@ def register_env_type(name: str, factory: Factory) -> None:
 
     Args:
         name: Anything but the name of a built-in kind.
-        factory: `factory(env_config)` builds one. Lambdas and classes of a notebook are fine. If the name has another
-            one already, this one takes its place (a cell may be run again), and that is told once.
+        factory: `factory(env_config)` builds one; a class whose options are a dataclass is given that. Lambdas and
+            classes of a notebook are fine. If the name has another one already, this one takes its place (a cell may
+            be run again), and that is told once.
     """
     if not isinstance(name, str) or not name:
         raise BadInput(f"an env_type is called {name!r}; give it a name")
@@ -165,8 +167,7 @@ def lays_out(make: Factory) -> bool:
 def make_layout(order: tuple[Any, Any, int, str]) -> Any:
     """Makes one layout: (kind of environment, its options, seed, mode)."""
     make, config, seed, mode = order
-    settings = getattr(make, "Config", None)
-    return make.layout(config if settings is None else settings.read(config, make.__name__), seed, mode)
+    return make.layout(options_for(make, config, make.__name__), seed, mode)
 
 
 def explanation(factory: Factory) -> tuple[str, Mapping[str, str]]:

@@ -44,6 +44,7 @@ def play(
     mode: Annotated[str, typer.Option(help="train or val.")] = "train",
 ) -> int:
     """Plays one episode."""
+    from paceline.catalog.env_options import options_for
     from paceline.catalog.text_envs import check_is_text_env, explanation, takes, written_text_env
     from paceline.errors import BadInput
 
@@ -52,7 +53,7 @@ def play(
     factory, options = written_text_env(env_type)
     instruction, legend = explanation(factory)
     with _blamed(env_type):
-        env = factory(options)
+        env = factory(options_for(factory, options, env_type))
         check_is_text_env(env, env_type)
         known = takes(env.reset)
         env.reset(**{name: value for name, value in (("seed", seed), ("mode", mode)) if known(name)})

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from paceline.catalog.env_options import options_for
 from paceline.catalog.text_envs import Factory, check_is_text_env, lays_out, lookup_of, make_layout, takes
 from paceline.kinds import Kind, kind_of
 from paceline.testing.api import BrokenPromise
@@ -29,7 +30,7 @@ class Worded:
 
     def __init__(self, make: Factory, config: Any = None) -> None:
         self._make, self._config = make, config
-        self._env = make(config)
+        self._env = make(options_for(make, config, getattr(make, "__name__", "it")))
         check_is_text_env(self._env, getattr(make, "__name__", "it"))
         self._takes = takes(self._env.reset)
         self._seed = -1
@@ -90,4 +91,4 @@ def _built(make: Callable[..., Any]) -> Any:
     try:
         return make()
     except TypeError:  # a text environment is built from its options, which may have no default
-        return make(None)
+        return make(options_for(make, None, getattr(make, "__name__", "it")))

@@ -26,10 +26,11 @@ def first_seed(asked: int | None, config: GroupsConfig, base: int | None, counte
     """The seed of the first group, and what the counter of seeds is after that.
 
     Args:
-        asked: What `reset` was given. Without it val begins with its own seed, and train goes on from its base.
+        asked: What `reset` was given. Without it val begins with its own seed, and train goes on behind the last one
+            used, so that no layout is played twice.
         config: Says which mode it is, and how many groups there are.
         base: The base seed; None: train draws one.
-        counter: How many seeds train has used up.
+        counter: How far behind its base train goes on.
     """
     if asked is not None:
         given, asked = asked, whole(asked)
@@ -41,7 +42,7 @@ def first_seed(asked: int | None, config: GroupsConfig, base: int | None, counte
     if base is None:
         return (random.SystemRandom().randint(0, 1_000_000) if asked is None else asked), counter
     if asked is not None:
-        return asked, asked - base + 1
+        return asked, asked - base + config.env_groups
     return base + counter, counter + config.env_groups
 
 

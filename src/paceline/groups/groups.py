@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from math import ceil
 from typing import Any, NamedTuple
 
+from paceline.catalog.env_options import options_for
 from paceline.catalog.text_envs import find_text_env
 from paceline.engine import Event, Plan, Trace
 from paceline.errors import BadInput
@@ -62,8 +63,7 @@ class Groups:
         self._tag_of = self.config.tag_of_each()
         self.factories = {name: find_text_env(tag.env_type) for name, tag in self.config.tags.items()}
         for name, tag in self.config.tags.items():
-            if settings := getattr(self.factories[name], "Config", None):
-                settings.read(tag.env_config, f"custom_envs.{name}.env_config")
+            options_for(self.factories[name], tag.env_config, f"custom_envs.{name}.env_config")
         self._places = Places(plan, self.config, self.factories, trace)
         self.pool = self._places.pool
         self._beginning = Beginning(self.config, self.factories, self.pool)
@@ -90,8 +90,8 @@ class Groups:
     def reset(self, seed: int | None = None) -> list[dict[str, Any]]:
         """Begins an episode everywhere, and gives the rollout cache: one entry per environment.
 
-        Group g gets `seed + g`, all its members the same. Without a seed: train goes on from its base seed, val begins
-        with its own each time.
+        Group g gets `seed + g`, all its members the same. Without a seed: train goes on behind the last seed that was
+        used, from its base seed on; val begins with its own each time.
 
         If it raises, or is interrupted, there is no episode: the next one begins with the same seeds.
         """

@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from paceline.catalog.env_options import options_for
 from paceline.catalog.text_envs import Factory, check_is_text_env, lookup_of, takes
 from paceline.engine import Anew, data_record
 from paceline.errors import BadInput, PacelineError
@@ -33,7 +36,7 @@ class Member:
     """An environment, and its trajectory's budget of actions."""
 
     def __init__(self, make: Factory, config: Any, most: int, tag: str) -> None:
-        self._env = make(config)
+        self._env = make(options_for(make, config, f"custom_envs.{tag}.env_config"))
         self._most, self._tag = most, tag
         self._used, self._over = 0, True
         self._tells_raw = False  # whether the environment itself says raw_reward, in this episode
@@ -141,6 +144,9 @@ class Member:
         """What reports want to know beyond the turns."""
         names = ("correct_answer", "max_tile")
         known = {name: getattr(self._env, name) for name in names if hasattr(self._env, name)}
+        grid = getattr(self._env, "grid", None)
+        if "max_tile" not in known and isinstance(grid, np.ndarray) and grid.size and grid.dtype.kind in "iuf":
+            known["max_tile"] = grid.max()  # RAGEN's manager looks there
         return {**known, "tells_raw_reward": self._tells_raw}
 
     def close(self) -> None:

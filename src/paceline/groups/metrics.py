@@ -54,19 +54,18 @@ def _series(trajectory: Trajectory) -> dict[str, list[float]]:
         for name, value in turn.get("info", {}).items():
             if name == "success":
                 continue
+            numbers = series.setdefault(name, [])  # empty, and 0 in the metrics, for what is no number, as upstream
             try:
-                number = float(value)
+                numbers.append(float(value))
             except (TypeError, ValueError, OverflowError):
                 _tell(trajectory.cache["tag"], name, value)
-            else:
-                series.setdefault(name, []).append(number)
     return series
 
 
 def _tell(tag: str, name: str, value: Any) -> None:
     if (tag, name) not in _told:
         _told.add((tag, name))
-        _log.info("%s: %r in infos is %.60r, not a number: left out of the metrics", tag, name, value)
+        _log.info("%s: %r in infos is %.60r, not a number: left out of its metric", tag, name, value)
 
 
 def _numbers(
@@ -75,12 +74,15 @@ def _numbers(
     status, turns = trajectory.status, max(1, len(trajectory.history) - 1)
     numbers: list[tuple[str, float]] = [("success", float(status.success)), ("num_actions", status.num_actions)]
     numbers.append(("failed", float(status.failure is not None)))
-    if "max_tile" in known:
-        numbers.append(("max_tile", int(known["max_tile"])))
+    largest = known.get("max_tile", next(iter(series.get("max_tile", ())[-1:]), None))
+    if largest is not None:  # at the end, not a mean over turns
+        numbers.append(("max_tile", int(largest)))
     if "raw_reward" in series:  # in every info; it is 0 where nobody says it, and then rewards are what is returned
         numbers.append(("episodic_return", float(sum(series["raw_reward"] if raw else status.rewards))))
     by_page = "webshop" in trajectory.cache["tag"].lower()
     for name, values in series.items():
+        if name == "max_tile" and largest is not None:
+            continue
         whole = by_page and name not in _BY_TURN
         numbers.append((f"traj_sum/{name}", sum(values)) if whole else (name, sum(values) / turns))
     if series.get("score"):

@@ -108,6 +108,11 @@ class Game2048:
         raw = float(merged) if moved else self.config.invalid_act_score
         return self.render(), self._reward(raw), not self._possible, self._info(moved, raw)
 
+    @property
+    def max_tile(self) -> int:
+        """The largest tile; 0 before the first reset."""
+        return max((max(row) for row in self.grid), default=0)
+
     def valid_actions(self) -> list[int]:
         """The moves that change something."""
         return self._possible.copy()
@@ -140,10 +145,10 @@ class Game2048:
 
     def _info(self, moved: bool, raw: float) -> dict[str, Any]:
         said = {"action_is_valid": moved, "action_is_effective": moved, "success": self._reached()}
-        return {**said, "raw_reward": raw, "score": self.score, "max_tile": max(map(max, self.grid))}
+        return {**said, "raw_reward": raw, "score": self.score, "max_tile": self.max_tile}
 
     def _reached(self) -> bool:
-        return max(map(max, self.grid)) >= GOAL
+        return self.max_tile >= GOAL
 
     def _lay_tile(self, rng: np.random.Generator) -> None:
         free = [(row, column) for row, tiles in enumerate(self.grid) for column, tile in enumerate(tiles) if not tile]
