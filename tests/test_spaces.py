@@ -85,7 +85,7 @@ def test_an_observation_that_loses_nothing_is_shown_by_every_entry_point(case: s
 @pytest.mark.parametrize("case", LOSES)
 def test_an_observation_that_would_lose_something_is_refused_by_every_entry_point(case: str) -> None:
     space, value = LOSES[case]
-    with pytest.raises(BadInput, match="env 0 showed at step 1 what is none of"):
+    with pytest.raises(BadInput, match=r"env 0 showed at step 1 of episode 0 \(seed 0\) what is none of"):
         stepped(space, value)
     found = failure_of(space, value)
     assert found is not None
@@ -103,7 +103,7 @@ def test_a_space_comes_down_to_leaves_and_back() -> None:
     ]
     value = {"image": np.array([3, 4], np.uint8), "pose": (np.array([0.5, 1.5], np.float32), 2)}
     columns = {leaf.path: np.zeros((5, *leaf.shape), leaf.dtype) for leaf in found}
-    Writer(found, DICT, "env 0").write([columns[leaf.path][3, ...] for leaf in found], value, 1)
+    Writer(DICT, "env 0").write([columns[leaf.path][3, ...] for leaf in found], value, lambda: "step 1")
     batch = assembled(DICT, columns)
     assert batch["image"][3].tolist() == [3, 4]
     assert batch["pose"][1].tolist() == [0, 0, 0, 2, 0]

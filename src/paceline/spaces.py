@@ -181,55 +181,164 @@ def get_observation(row: Array, shape: Shape | None) -> Any:
 class Writer:
     """Writes what an env shows into its rows, one per leaf, and says what does not fit.
 
+    Shapes and types are always looked at. Parts that are no arrays (Text, Sequence …) have no rows and are looked at
+    only if values are checked.
+
     Args:
-        found: The leaves of the space.
-        space: The space, for the message.
+        space: The space.
         who: The env, for the message.
-        check: Whether values must lie in the space, and be no NaN.
+        check: Whether values must lie in the space, and be finite.
     """
 
-    def __init__(self, found: Sequence[Leaf], space: spaces.Space[Any], who: str, check: bool = False) -> None:
-        self._paths = [leaf.path for leaf in found]
-        self._dtypes = [np.dtype(leaf.dtype) for leaf in found]
-        self._space, self.who, self._check = space, who, check
-        self._plain = len(found) == 1 and not found[0].path
+    def __init__(self, space: spaces.Space[Any], who: str, check: bool = False) -> None:
+        self._space, self.who = space, who
+        self._form = _form_of(space) if check else None
+        parts = [(path, part, shape_of(part)) for path, part in _parts(space, ())]
+        self._leaves = [
+            _Row(path, part, shape.shape, np.dtype(shape.dtype), _within(part) if check else None)
+            for path, part, shape in parts
+            if shape is not None
+        ]
+        self._others = [(path, part) for path, part, shape in parts if shape is None and check]
+        self._plain = len(parts) == 1 and not parts[0][0]
         # What is nearly always shown: an array of just this kind.
-        self.usual = (self._dtypes[0], found[0].shape) if self._plain and not check else (None, None)
+        only = self._leaves[0] if self._plain and self._leaves and not check else None
+        self.usual = (None, None) if only is None else (only.dtype, only.shape)
 
-    def write(self, rows: Sequence[Array], value: Any, step: int) -> None:
+    def write(self, rows: Sequence[Array], value: Any, when: Callable[[], str]) -> None:
         """Writes one observation.
 
+        Args:
+            rows: One for each part that is an array.
+            value: The observation.
+            when: Says for the message when that was.
+
         Raises:
-            BadInput: a part is missing, has another shape than its space, or does not fit its type; names env, step and
-                value.
+            BadInput: a part is missing, has another shape than its space, or does not fit its type; names env, when
+                that was, the part, what was expected and what came.
         """
         if type(value) is np.ndarray and (value.dtype, value.shape) == self.usual:
             rows[0][...] = value
             return
-        if self._check and (not self._space.contains(value) or _has_nan(value)):
-            raise BadInput(self._complaint(value, step))
-        if self._plain:
-            self._put(rows[0], value, self._dtypes[0], value, step)
-            return
-        for row, path, dtype in zip(rows, self._paths, self._dtypes, strict=True):
-            try:
-                part = part_at(value, path)
-            except (KeyError, IndexError, TypeError):
-                raise BadInput(self._complaint(value, step)) from None
-            self._put(row, part, dtype, value, step)
-
-    def _put(self, row: Array, part: Any, dtype: Any, whole: Any, step: int) -> None:
-        if type(part) is np.ndarray and part.dtype == dtype and part.shape == row.shape:
+        for row, part in zip(rows, self._read(value, when), strict=True):
             row[...] = part
-            return
-        kept = fitted(part, row.shape, dtype)  # never broadcast
-        if kept is None:
-            raise BadInput(self._complaint(whole, step))
-        row[...] = kept
 
-    def _complaint(self, value: Any, step: int) -> str:
-        when = f"step {step}" if step else "reset"
-        return f"{self.who} showed at {when} what is none of {self._space}: {_form(value)}, {brief(value)}"
+    def look(self, value: Any, when: Callable[[], str]) -> None:
+        """Checks one observation as `write` does, and writes it nowhere."""
+        if type(value) is not np.ndarray or (value.dtype, value.shape) != self.usual:
+            self._read(value, when)
+
+    def _read(self, value: Any, when: Callable[[], str]) -> list[Array]:
+        """The parts of an observation, as they lie in rows."""
+        found = []
+        for leaf in self._leaves:
+            part = self._part(leaf.path, value, when)
+            if type(part) is np.ndarray and part.dtype == leaf.dtype and part.shape == leaf.shape:
+                kept: Array | None = part
+            else:
+                kept = fitted(part, leaf.shape, leaf.dtype)  # never broadcast
+            if kept is None:
+                raise self._misfit(when, leaf.path, part, f"shape {leaf.shape} and type {leaf.dtype}")
+            if leaf.within is not None and not leaf.within(kept):
+                raise self._misfit(when, leaf.path, part, f"finite values within its bounds{_beyond(leaf.space, kept)}")
+            found.append(kept)
+        for path, space in self._others:
+            part = self._part(path, value, when)
+            if not space.contains(part) or _has_nan(part):
+                raise self._misfit(when, path, part, str(space))
+        if self._form is not None and not _has_form(value, self._form):
+            raise self._misfit(when, (), value, "no other parts")
+        return found
+
+    def _part(self, path: Path, value: Any, when: Callable[[], str]) -> Any:
+        try:
+            return part_at(value, path)
+        except (LookupError, TypeError):
+            raise self._misfit(when, path, value, "such a part") from None
+
+    def _misfit(self, when: Callable[[], str], path: Path, value: Any, expected: str) -> BadInput:
+        key = "".join(f"[{each!r}]" for each in path)
+        words = (
+            f"{self.who} showed at {when()} what is none of {brief(self._space, 400)}: {f'at {key}, ' if key else ''}"
+            f"expected {expected}, got {_form(value)}, {brief(value)}"
+        )
+        return BadInput(" ".join(words.split()))  # arrays are printed in several lines
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A part of an observation that has a row."""
+
+    path: Path
+    space: Any
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    within: Callable[[Array], bool] | None
+
+
+_SMALL = 12  # numbers: so many are compared one by one as quickly as NumPy begins
+
+
+def _within(space: Any) -> Callable[[Array], bool]:
+    """Whether an array of a space's shape and type lies in its bounds, and is finite."""
+    kind = np.dtype(space.dtype)
+    if not hasattr(space, "low"):  # whole numbers
+        return lambda array: bool(space.contains(array if array.shape else array[()]))
+    low, high = np.asarray(space.low, kind), np.asarray(space.high, kind)
+    if kind.kind in "iu" and (low == np.iinfo(kind).min).all() and (high == np.iinfo(kind).max).all():
+        return lambda _: True  # pictures, say
+    if kind.kind == "f":  # infinite bounds are none; an infinite value is beyond the largest number
+        most = np.finfo(kind).max
+        low, high = np.maximum(low, -most), np.minimum(high, most)
+    if low.size <= _SMALL:
+        bounds = tuple(zip(low.ravel().tolist(), high.ravel().tolist(), strict=True))
+
+        def small(array: Array) -> bool:
+            # A NaN is neither below nor above anything, so it does not lie between.
+            for (least, most), value in zip(bounds, array.ravel().tolist(), strict=True):
+                if not least <= value <= most:
+                    return False
+            return True
+
+        return small
+    if (low == low.flat[0]).all() and (high == high.flat[0]).all():
+        least, most = low.flat[0], high.flat[0]
+        return lambda array: bool(least <= array.min() and array.max() <= most)  # NaN is the least, and the most
+    return lambda array: bool((low <= array).all() and (array <= high).all())
+
+
+def _beyond(space: Any, array: Array) -> str:
+    """Which number is not within the bounds of a space, for a message."""
+    if not hasattr(space, "low") or not array.ndim:
+        return ""
+    wrong = np.argwhere(~((space.low <= array) & (array <= space.high) & np.isfinite(array)))
+    if not len(wrong):
+        return ""
+    place = tuple(wrong[0].tolist())
+    bounds = f"{space.low[place]} to {space.high[place]}"
+    return f" ({array[place]} at {list(place)}, where they are {bounds})"
+
+
+def _form_of(space: Any) -> Any:
+    """The keys and the numbers of parts that values of a space have: dicts and tuples of None."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict):
+        return {key: _form_of(part) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_form_of(part) for part in space.spaces)
+    return None
+
+
+def _has_form(value: Any, form: Any) -> bool:
+    """Whether a value has those parts, and no others."""
+    if isinstance(form, dict):
+        alike = isinstance(value, Mapping) and value.keys() == form.keys()
+        return alike and all(_has_form(value[key], part) for key, part in form.items())
+    if isinstance(form, tuple):
+        alike = isinstance(value, tuple | list) and len(value) == len(form)
+        return alike and all(map(_has_form, value, form))
+    return True
 
 
 def _form(value: Any) -> str:

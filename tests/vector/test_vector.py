@@ -218,8 +218,9 @@ def test_an_env_that_raises_raises_as_itself(plan: Any) -> None:
         ours.reset(seed=0)
         ours.step(np.zeros(2, int))
         ours.step(np.zeros(2, int))
-        with pytest.raises(ValueError, match="env 1 has had enough"):
+        with pytest.raises(ValueError, match="env 1 has had enough") as caught:
             ours.step(np.zeros(2, int))
+        assert "env 1, at step 3 of episode 0 (seed 1)" in caught.value.__notes__
 
 
 def test_actions_of_the_wrong_kind_are_refused(plan: Any) -> None:

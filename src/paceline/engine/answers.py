@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from paceline.engine import wire
-from paceline.engine.calls import Request, as_error, first_of
+from paceline.engine.calls import Request, as_error, first_of, noted
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.journal import Mark
 from paceline.engine.roster import Slot
@@ -86,8 +86,7 @@ class Answers:
         member = book.member(item)
         error, answer = (as_error(payload), None) if kind == ERROR else _said(payload)
         if error is not None:
-            self.errors[member.index] = error
-            error.add_note(f"in member {member.index} (key {member.key!r}), {book.method}()")
+            self.errors[member.index] = noted(error, f"in member {member.index} (key {member.key!r}), {book.method}()")
         elif answer is not None:
             self.extras[member.index] = answer
         self.absorbed.pop(item, None)

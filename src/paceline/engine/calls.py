@@ -163,7 +163,7 @@ class Handle:
         try:
             return wire.unpack(self._results[member][2])
         except NotData as error:
-            raise _noted(error, f"in the answer of member {member}") from None
+            raise noted(error, f"in the answer of member {member}") from None
 
     def finish(self) -> None:
         """Waits for everybody, and raises nothing."""
@@ -181,7 +181,7 @@ class Handle:
     def failures(self) -> dict[int, BaseException]:
         """The errors so far, in member order."""
         return {
-            member: _noted(as_error(self._results[member][2]), self._notes.get(member, ""))
+            member: noted(as_error(self._results[member][2]), self._notes.get(member, ""))
             for member in self._expected
             if member in self._results and self._results[member][1] == ERROR
         }
@@ -190,7 +190,7 @@ class Handle:
         """What this member has answered: an answer or an error."""
         result = self._results[member]
         if result[1] == ERROR:
-            return Outcome(None, _noted(as_error(result[2]), self._notes.get(member, "")))
+            return Outcome(None, noted(as_error(result[2]), self._notes.get(member, "")))
         return tuple.__new__(Outcome, _unpacked(result[2]))  # as Outcome(…), which takes thrice as long
 
     def has(self, member: int) -> bool:
@@ -214,9 +214,9 @@ def first_of(failures: Mapping[int, BaseException]) -> BaseException:
     first, *others = sorted(failures)
     for member in others[:_TOLD]:
         words = wire.words(failures[member])
-        _noted(failures[first], f"also member {member}: {type(failures[member]).__name__}: {words}")
+        noted(failures[first], f"also member {member}: {type(failures[member]).__name__}: {words}")
     if len(others) > _TOLD:
-        _noted(failures[first], f"and {len(others) - _TOLD} members more")
+        noted(failures[first], f"and {len(others) - _TOLD} members more")
     return failures[first]
 
 
@@ -233,7 +233,8 @@ def as_error(payload: Any) -> BaseException:
     return payload if isinstance(payload, BaseException) else wire.unpack_error(payload)
 
 
-def _noted(error: BaseException, note: str) -> BaseException:
+def noted(error: BaseException, note: str) -> BaseException:
+    """An error with a note, which it has once however often it is raised."""
     with contextlib.suppress(Exception):  # an error of the user's may refuse; it matters more than its note
         notes = getattr(error, "__notes__", [])
         if not isinstance(notes, list):

@@ -79,7 +79,7 @@ class PaceVectorEnv(PooledEnvs):
         actions, seen = leaves(self.single_action_space, "a"), leaves(self.single_observation_space, "o")
         self._by_rows = actions is not None and seen is not None
         self._actions, self._seen = actions or [], seen or []
-        self._writer = Writer(self._seen, self.single_observation_space, "an env")
+        self._writer = Writer(self.single_observation_space, "an env")
         self._messages = Messages(self.pool, self.action_space, self.single_observation_space, self._add)
         self._resetting: tuple[Any, bool] | None = None  # what was posted, and whether with seeds
         self._late = False  # whether a step_wait has been told to wait no longer
@@ -398,7 +398,8 @@ class PaceVectorEnv(PooledEnvs):
     def _take(self, number: int, observation: Any) -> None:
         if self._by_rows:
             self._writer.who = f"env {number}"
-            self._writer.write([self._out[leaf.name][number, ...] for leaf in self._seen], observation, 0)
+            rows = [self._out[leaf.name][number, ...] for leaf in self._seen]
+            self._writer.write(rows, observation, lambda: "reset")  # it fits its env's space, and that is like this one
         else:
             self._messages.seen[number] = observation
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import os
@@ -138,12 +139,13 @@ class Instance:
         self._goes_on = rules.autoreset == AutoresetMode.NEXT_STEP
         self._at_once = rules.autoreset == AutoresetMode.SAME_STEP
         self._episode = self._step = 0
+        self._seed: int | None = None  # of the last reset that had one, for messages
         self._infos = InfoWriter()
-        actions, seen = leaves(self._env.action_space, "a") or [], leaves(self._env.observation_space, "o") or []
+        actions = leaves(self._env.action_space, "a") or []
         self._actions = len(actions)
         self._read = reader(self._env.action_space, actions)
         self._single = len(actions) == 1
-        self._writer = Writer(seen, self._env.observation_space, f"env {number}", rules.check)
+        self._writer = Writer(self._env.observation_space, f"env {number}", rules.check)
         self._usual: tuple[Any, Any] = self._writer.usual if self._single else (None, None)
         self._begins_afresh = begins_afresh(self._env)
         _LIVING[rules.vector, number] = self
@@ -193,11 +195,12 @@ class Instance:
         Returns the observation, the info, and whether this or the constructor drew from a process-wide generator.
         """
         self._over, self._step = False, 0
-        self._episode = self._episode + 1 if seed is None else 0
+        self._episode, self._seed = (self._episode + 1, self._seed) if seed is None else (0, seed)
         before = GENERATORS.peek()
         task = task if task is not None else self._task()
         says_it_all = task is not None or self._kept is None  # else a task that was given before still holds
         begun = self._begin(seed, options, task)
+        self._writer.look(begun[0], self._when)
         answer = (*begun, self._drew or bool(GENERATORS.touched(before)))
         return Anew(answer) if seed is not None and self._begins_afresh and says_it_all else answer
 
@@ -207,12 +210,19 @@ class Instance:
         if task is not None:
             self._keep(task)
         given = self._with_task(options, task)
-        return self._pair(self._env.reset(seed=seed) if given is None else self._env.reset(seed=seed, options=given[0]))
+        options_of_it = {} if given is None else {"options": given[0]}
+        try:
+            begun = self._env.reset(seed=seed, **options_of_it)
+        except Exception as error:
+            self._say_where(error)
+            raise
+        return self._pair(begun)
 
     def _pair(self, answer: Any) -> tuple[Any, dict[str, Any]]:
         if isinstance(answer, tuple | list) and len(answer) == 2 and isinstance(answer[1], Mapping):
             return answer[0], answer[1]  # type: ignore[return-value]
-        raise BadInput(f"env {self._number} gave {brief(answer)} at reset: reset() must give (observation, info)")
+        when = self._when()
+        raise BadInput(f"env {self._number} gave {brief(answer)} at {when}: reset() must give (observation, info)")
 
     def _with_task(self, options: Options, task: tuple[Any] | None) -> Options:
         """The options of a reset, with this task, or with the one that is kept unless they have one themselves."""
@@ -253,10 +263,15 @@ class Instance:
         rules = self._rules
         self._episode, self._step = self._episode + 1, 0
         if rules.tasks is None and not rules.reseed and self._kept is None:
-            begun = self._env.reset()
+            try:
+                begun = self._env.reset()
+            except Exception as error:
+                self._say_where(error)
+                raise
             usual = type(begun) is tuple and len(begun) == 2 and type(begun[1]) is dict
             return begun if usual else self._pair(begun)
         seed = seed_of(rules.seed, "episode", self._number, self._episode) & 0x7FFFFFFF if rules.reseed else None
+        self._seed = self._seed if seed is None else seed
         return self._begin(seed, task=self._task())
 
     def _task(self) -> tuple[Any] | None:
@@ -279,7 +294,7 @@ class Instance:
         """Gives `step_rows` on these rows. Hot: what is the same at every step is looked up here."""
         mine, read, writer = Rows(rows, self._actions, self._as_reward), self._read, self._writer
         given, seen, numbers = rows[0] if self._single else rows, rows[1], mine.numbers
-        at_once, reseed = self._at_once, self._rules.reseed
+        at_once, reseed, when = self._at_once, self._rules.reseed, self._when
         dtype, shape = self._usual
         line: Any = seen.data if shape is not None and len(shape) == 1 and dtype.isnative else None
 
@@ -290,7 +305,11 @@ class Instance:
                 special = info or reseed
             else:
                 self._step += 1
-                observation = self._env.step(read(given))  # all of it, under one name: another would keep it alive
+                try:
+                    observation = self._env.step(read(given))  # all of it, under one name: another would keep it alive
+                except Exception as error:
+                    self._say_where(error)
+                    raise
                 try:
                     observation, reward, ended, cut, info = observation
                 except (TypeError, ValueError):  # ours, not the env's: that would have come before
@@ -309,11 +328,11 @@ class Instance:
                 try:
                     line[_WHOLE] = observation  # most envs: one array in, one out; any other kind or shape is refused
                 except (ValueError, BufferError):
-                    writer.write(mine.seen, observation, self._step)
+                    writer.write(mine.seen, observation, when)
             elif type(observation) is _ndarray and observation.dtype == dtype and observation.shape == shape:
                 seen[...] = observation
             else:
-                writer.write(mine.seen, observation, self._step)
+                writer.write(mine.seen, observation, when)
             if over:
                 mine.end(ended, cut)
             elif not mine.uneventful:
@@ -327,7 +346,7 @@ class Instance:
         return step_once
 
     def _write(self, mine: Rows, observation: Any, reward: Any, ended: bool, cut: bool, infos: Infos) -> Any:
-        self._writer.write(mine.seen, observation, self._step)
+        self._writer.write(mine.seen, observation, self._when)
         mine.put(reward, ended, cut)
         number = self._infos.write(infos[0], mine.cells) if len(infos) == 1 else SENT
         if number != mine.schema or number == SENT:
@@ -345,19 +364,25 @@ class Instance:
         """The same by message, for spaces that fit into no row."""
         if self._over:
             observation, info = self._next_episode()
+            self._writer.look(observation, self._when)
             return self._judged(observation, 0.0, False, False, info)
         self._step += 1
-        answer = self._env.step(action)
+        try:
+            answer = self._env.step(action)
+        except Exception as error:
+            self._say_where(error)
+            raise
         try:
             observation, reward, ended, cut, info = answer
         except (TypeError, ValueError):
             raise self._not_five(answer) from None
         flags = self._as_flag("terminated", ended), self._as_flag("truncated", cut)
+        self._writer.look(observation, self._when)
         return self._judged(observation, self._as_reward(reward), *flags, info)
 
     def _not_five(self, answer: Any) -> BadInput:
         return BadInput(
-            f"env {self._number} gave {brief(answer)} at step {self._step}: step() must give "
+            f"env {self._number} gave {brief(answer)} at {self._when()}: step() must give "
             "(observation, reward, terminated, truncated, info)"
         )
 
@@ -368,7 +393,8 @@ class Instance:
                 return float(np.asarray(reward, np.float64).reshape(()))
         except (TypeError, ValueError):
             pass
-        raise BadInput(f"env {self._number} gave the reward {brief(reward)} at step {self._step}: it must be a number")
+        when = self._when()
+        raise BadInput(f"env {self._number} gave the reward {brief(reward)} at {when}: it must be a number")
 
     def _as_flag(self, name: str, flag: Any) -> bool:
         """A flag of a step: a truth of Python's or NumPy's, or 0 or 1."""
@@ -377,17 +403,26 @@ class Instance:
         array = np.asarray(flag)
         if array.shape == () and array.dtype.kind in "biu" and array in (0, 1):
             return bool(array)
-        raise BadInput(
-            f"env {self._number} gave {name}={brief(flag)} at step {self._step} of its episode {self._episode}: "
-            "it must be True or False"
-        )
+        raise BadInput(f"env {self._number} gave {name}={brief(flag)} at {self._when()}: it must be True or False")
+
+    def _say_where(self, error: Exception) -> None:
+        """What an env raises is its own; where it stood is a note. One that is raised again says where it is now."""
+        mark = f"env {self._number}, at "
+        with contextlib.suppress(Exception):  # an error of the user's may refuse notes
+            error.__notes__ = [note for note in getattr(error, "__notes__", ()) if not note.startswith(mark)]
+            error.add_note(mark + self._when())
+
+    def _when(self) -> str:
+        """Where the env stands, for messages: its step, its episode, and the seed that these are counted from."""
+        step = f"step {self._step} of episode" if self._step else "reset of episode"
+        return f"{step} {self._episode} ({'no seed' if self._seed is None else f'seed {self._seed}'})"
 
     def _judged(
         self, observation: Any, reward: Any, ended: Any, cut: Any, info: dict[str, Any]
     ) -> tuple[Any, Any, bool, bool, Infos]:
         """What a step comes to: if it was the last of an episode, the mode says what happens."""
         if type(info) is not dict and not isinstance(info, Mapping):  # the usual first: an ABC's check is slow
-            raise BadInput(f"env {self._number} gave the info {brief(info)} at step {self._step}: it must be a dict")
+            raise BadInput(f"env {self._number} gave the info {brief(info)} at {self._when()}: it must be a dict")
         if not (ended or cut):
             return observation, reward, False, False, [info]
         if self._at_once:
@@ -455,13 +490,14 @@ class Instance:
         packed = pickled(self._env)
         if packed is None:
             raise NotImplementedError(f"env {self._number} cannot be saved as it is now")
-        counts = self._over, self._episode, self._step
+        counts = self._over, self._episode, self._step, self._seed
         return "whole", packed, *counts, self._infos, self._begins_afresh, self._kept
 
     def restore(self, state: Any) -> None:
         """Goes on from a snapshot, or from the beginning of an episode."""
         if state[0] == "whole":
-            _, packed, self._over, self._episode, self._step, self._infos, self._begins_afresh, self._kept = state
+            _, packed, self._over, self._episode, self._step, self._seed = state[:6]
+            self._infos, self._begins_afresh, self._kept = state[6:]
             classes = recipe_classes(self._env)
             self._env.close()
             self._env = unpickled(packed, classes)
