@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from paceline import BadInput
+from paceline.errors import NotKept
 from paceline.records import PLAN, Records, begin_run, read_lines, read_plan
 
 ASKED = {"identity": {"seed": 1, "policy": {"model": "m", "top_p": 0.5}}, "files": {"a.py": "1"}}
@@ -143,13 +144,22 @@ def test_a_directory_is_free_again_when_its_writer_was_killed(tmp_path: Path) ->
     Records(tmp_path, "lines.jsonl", asked, resume=True).close()
 
 
+def test_a_report_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    records = Records(tmp_path, "lines.jsonl", ASKED)
+    (tmp_path / "report.json").mkdir()
+    with pytest.raises(NotKept, match=r"report\.json cannot be written: Is a directory"):
+        records.finish({"all": "well"})
+    records.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "lines.jsonl", "plan.json", "report.json"]
+
+
 def test_a_line_that_cannot_be_written_is_told_with_what_is_kept(tmp_path: Path) -> None:
     kept = resource.getrlimit(resource.RLIMIT_FSIZE)
     records = Records(tmp_path, "lines.jsonl", ASKED)
     records.add({"reward": 1})
     resource.setrlimit(resource.RLIMIT_FSIZE, (200, kept[1]))
     try:
-        with pytest.raises(BadInput, match=r"lines\.jsonl cannot be written: File too large\. What had ended"):
+        with pytest.raises(NotKept, match=r"lines\.jsonl cannot be written: File too large\. What had ended"):
             records.add({"reward": 2, "text": "x" * 1000})
         records.close()
     finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from paceline.errors import BadInput
+from paceline.errors import BadInput, NotKept
 
 FILE = "checkpoint.pkl"
 _SHARE = 0.05  # of the time that checkpoints may take
@@ -36,15 +36,22 @@ class Checkpoints:
         return perf_counter() >= self._next
 
     def save(self, state: Any, since: float) -> int:
-        """Writes a checkpoint; `since` is when the trainer began to make it. Gives its bytes."""
+        """Writes a checkpoint; `since` is when the trainer began to make it. Gives its bytes.
+
+        Raises:
+            NotKept: it cannot be written.
+        """
         content = pickle.dumps(state, 5)
         half = self._path.with_suffix(".part")
-        with half.open("wb") as file:
-            file.write(hashlib.sha256(content).digest())
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        half.replace(self._path)
+        try:
+            with half.open("wb") as file:
+                file.write(hashlib.sha256(content).digest())
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            half.replace(self._path)
+        except OSError as error:
+            raise NotKept(f"{self._path} cannot be written: {error.strerror}; the one before is kept") from error
         took = perf_counter() - since
         self._next = perf_counter() + took / _SHARE
         return len(content)

@@ -5,6 +5,7 @@ PacelineError
 ├── TooLarge          a message is above the pool's limit
 ├── NotData           an answer holds more than data, and the plan trusts data only
 ├── RolloutsFailed    some rollouts of a collection could not be played; it has the others
+├── NotKept           results could not be written, on a full disk say; it has what was played
 ├── EpisodesFailed    some episodes of an evaluation could not be played; it has the report
 ├── Diverged          an update made weights that are not finite
 ├── WorkerLost        a worker died, and dies again whenever it runs this call
@@ -74,6 +75,18 @@ class EpisodesFailed(PacelineError):
     def __init__(self, report: Any) -> None:
         self.report = report
         super().__init__(f"{report.told_failures()}. Everything is in .report of this error")
+
+
+class NotKept(PacelineError):
+    """Results could not be written: the disk is full, say. What was written before is still there.
+
+    Attributes:
+        results: What has been played: the report of an evaluation, say. None: nothing has.
+    """
+
+    def __init__(self, what: str, results: Any = None) -> None:
+        self.results = results
+        super().__init__(what)
 
 
 class Diverged(PacelineError, ArithmeticError):

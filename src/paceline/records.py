@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from paceline.errors import BadInput
+from paceline.errors import BadInput, NotKept
 from paceline.fingerprint import differences, unknown_parts
 from paceline.run_lock import RunLock
 
@@ -85,20 +85,24 @@ class Records:
         """Writes what has ended; it is on disk when this returns.
 
         Raises:
-            BadInput: it cannot be written: the disk is full, say. What was written before stays.
+            NotKept: it cannot be written: the disk is full, say. What was written before stays.
         """
         try:
             self._file.write(json.dumps(checked(line)) + "\n")
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise BadInput(
+            raise NotKept(
                 f"{self.path / self.name} cannot be written: {error.strerror}. What had ended before is kept there: "
                 f"make room, and go on with --resume {self.path}"
             ) from error
 
     def finish(self, report: Mapping[str, Any]) -> None:
-        """Writes the report."""
+        """Writes the report.
+
+        Raises:
+            NotKept: it cannot be written.
+        """
         write_whole(self.path / REPORT, report)
 
     def close(self) -> None:
@@ -277,14 +281,23 @@ def _check(content: Mapping[str, Any]) -> str:
 
 
 def write_whole(path: Path, content: Any) -> None:
-    """Writes a file whole, or not at all."""
+    """Writes a file whole, or not at all.
+
+    Raises:
+        NotKept: it cannot be written.
+    """
     half = path.with_suffix(".part")
-    with half.open("w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    half.replace(path)
+    try:
+        with half.open("w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            half.unlink()
+        raise NotKept(f"{path} cannot be written: {error.strerror}; see to it that it can, and begin again") from error
 
 
 def _as_json(value: Any) -> Any:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -417,6 +418,30 @@ def test_a_mistake_ends_the_command_with_2(tmp_path: Path) -> None:
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr.startswith("error: there is no mission 'forrage'; close to it: forage")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("eval", "-m", "courier,steps=5", "-p", "random", "-e", "200", "-j", "0"),
+        ("rollout", str(Path(__file__).parents[2] / "examples/groups.yaml"), "--policy", "random", "--plan", "inline"),
+        ("collect", "CartPole-v1", "-p", "random", "-n", "40", "-j", "0"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_full_disk_ends_a_run_with_the_results_that_there_are(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, kept[1]))
+    try:
+        code, out, err = told(capsys, *words, "--out", str(tmp_path / "run"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+    assert code == 2
+    assert "digest:" in out
+    assert "cannot be written: File too large" in err.splitlines()[-1]
+    assert "Traceback" not in err
 
 
 def test_a_trace_that_cannot_be_written_is_told_before_anything_is_played(

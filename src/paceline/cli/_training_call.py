@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from paceline.checkpoints import FILE
 from paceline.cli._ending import sigterm_as_ctrl_c
 from paceline.cli._failures import own_frames
+from paceline.cli._tracing import TraceFile
 from paceline.cli._trained import NO_CURVES
 from paceline.engine import Trace
 from paceline.errors import BadInput, Diverged, PacelineError
@@ -103,13 +104,12 @@ class TrainingCall(ABC):
             return 3
 
     def _of_one(self, trace: Path | None) -> int:
-        spans = None if trace is None else Trace()
+        file = TraceFile(trace)
         try:
             with self.progress() as progress:
-                training = self.one(self._watcher(progress.tell), spans)
+                training = self.one(self._watcher(progress.tell), file.trace)
         finally:
-            if spans is not None and trace is not None:
-                spans.write(trace)
+            file.write()
         self._print(training.as_dict()) if self._page is not None else self.show_one(training)
         return 3 if self.failed(training.as_dict()) else 0
 

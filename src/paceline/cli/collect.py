@@ -82,24 +82,28 @@ def collect(
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write where the time went, for Perfetto.")] = None,
 ) -> int:
     """Plays, and prints what came out."""
-    from paceline.cli._collected import show_collected
+    from paceline.cli._collected import Collected, show_collected
     from paceline.cli._collecting import Asked
     from paceline.cli._running import fresh_directory, only_the_result, plan_of
-    from paceline.engine import Trace
-    from paceline.errors import BadInput
+    from paceline.cli._tracing import TraceFile
+    from paceline.errors import BadInput, NotKept
     from paceline.evaluate.given import chosen_device
 
     if out is not None and not save:
         raise BadInput("--no-save and --out contradict each other: results are kept, or they are not: give one of them")
     asked = Asked(env, policy, rollouts, tasks, episodes, horizon, random, reuse, seed, lanes, chosen_device(device))
     where = (out or fresh_directory("collect")).resolve() if save else None
-    spans = None if trace is None else Trace()
+    file = TraceFile(trace)
     with only_the_result(as_json) as page:
         try:
-            found = _collected(asked, plan_of(plan, jobs, untrusted), where, verify, spans)
+            found = _collected(asked, plan_of(plan, jobs, untrusted), where, verify, file.trace)
+        except NotKept as error:
+            if error.results is not None:
+                shown = Collected(asked.env, error.results)
+                print(json.dumps(shown.as_dict()), file=page) if as_json else show_collected(shown)
+            raise
         finally:
-            if spans is not None and trace is not None:
-                spans.write(trace)
+            file.write()
         if found is None:
             return 130
         print(json.dumps(found.as_dict()), file=page) if as_json else show_collected(found)

@@ -45,7 +45,8 @@ A policy:   NAME[:SHARE][,weights=FILE][,proportion=SHARE][,kw.key=value …][,a
 Exit codes:
   0  everything was played
   1  --verify found an episode that came out differently
-  2  something was asked that makes no sense, or --dry-run found what fails; nothing has been played
+  2  something was asked that makes no sense, or --dry-run found what fails, and nothing has been played; or
+     results could not be written: those there are are printed
   3  some episodes failed; the others are kept
   130  interrupted, by Ctrl-C or SIGTERM; what is done is kept, and --resume goes on
 """
@@ -251,59 +252,35 @@ class _Evaluation:
         self, run: Any, plan: Any, care: Care, asked: Asked, trace: Path | None, levels: Sequence[str]
     ) -> None:
         from paceline.cli._progress import Progress
-        from paceline.engine import Trace
+        from paceline.cli._tracing import TraceFile
         from paceline.evaluate.driver import Evaluation
 
-        self._asked, self._file = asked, trace
-        if trace is not None:
-            _check_writable(trace)
-        self._trace = Trace() if trace is not None else None
+        self._asked, self._file = asked, TraceFile(trace)
         self._progress = Progress(run)
-        self.under_way: Evaluation = Evaluation(run, plan, care, self._trace, self._progress.tell, levels)
+        self.under_way: Evaluation = Evaluation(run, plan, care, self._file.trace, self._progress.tell, levels)
 
     def go(self, out: Path | None, resume: bool, verify: int, form: str, page: TextIO) -> int:
         from paceline.cli._ending import sigterm_as_ctrl_c
+        from paceline.errors import NotKept
 
         try:
             with sigterm_as_ctrl_c(), self._progress:
                 report = self.under_way.go(out, resume, verify, self._asked.about())
         except KeyboardInterrupt:
             _say_goodbye(out)
-            self._write_trace()
+            self._file.write()
             return 130
+        except NotKept as error:
+            if error.results is not None:
+                _print(error.results, form, page)
+            self._file.write()
+            raise
         except BaseException:
-            self._write_trace()
+            self._file.write()
             raise
         _print(report, form, page)
-        self._write_trace()
+        self._file.write()
         return _code(report)
-
-    def _write_trace(self) -> None:
-        """After the results: they are not lost with it."""
-        if self._trace is None or self._file is None:
-            return
-        try:
-            self._trace.write(self._file)
-        except OSError as error:
-            print(f"error: --trace {self._file} cannot be written: {error.strerror}", file=sys.stderr)
-
-
-def _check_writable(trace: Path) -> None:
-    """Told before anything is played.
-
-    Raises:
-        BadInput: the file cannot be written there.
-    """
-    from paceline.errors import BadInput
-
-    try:
-        trace.parent.mkdir(parents=True, exist_ok=True)
-        existed = trace.exists()
-        trace.open("ab").close()
-        if not existed:
-            trace.unlink()
-    except OSError as error:
-        raise BadInput(f"--trace {trace} cannot be written: {error.strerror}; give another file") from error
 
 
 def _form(as_json: bool, as_csv: bool, summary: str | None, stats: bool) -> str:

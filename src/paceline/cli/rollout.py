@@ -218,20 +218,29 @@ def _records(plan: dict[str, Any], out: Path | None, resume: Path | None) -> Rec
 def _play(groups: Groups, player: Any, records: Records, asked: Asked, pace: Pace, as_json: bool) -> int:
     from paceline.cli._ending import sigterm_as_ctrl_c
     from paceline.cli._rolling import Session, run, shown
+    from paceline.errors import NotKept
     from paceline.groups.driver import Spent
 
     start = perf_counter()
     session = Session(len(records.lines), Spent())
+    broken: NotKept | None = None
     try:
         with sigterm_as_ctrl_c():
             run(groups, player, records, asked, pace, session.spent)
     except KeyboardInterrupt:
         session.interrupted = True
+    except NotKept as error:
+        broken = error
     session.seconds = perf_counter() - start
     report = asked.report(groups, records, session)
-    records.finish(report)
+    try:
+        records.finish(report)
+    except NotKept as error:
+        broken = broken or error
     print(json.dumps(report)) if as_json else shown(report)
     print(f"results: {records.path}", file=sys.stderr)
+    if broken is not None:
+        raise broken
     if session.interrupted:
         print(f"interrupted; go on with: paceline rollout --resume {records.path}", file=sys.stderr)
         return 130

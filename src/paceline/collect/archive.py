@@ -10,7 +10,9 @@ import json
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
+from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import numpy as np
 
 from paceline.collect.jobs import Job
 from paceline.collect.playing import Played
-from paceline.errors import BadInput
+from paceline.errors import BadInput, NotKept
 from paceline.types import Failure, Task
 
 Array = np.ndarray[Any, Any]
@@ -35,6 +37,9 @@ def write_archive(path: Path, about: Mapping[str, Any], jobs: Sequence[Job], pla
         about: What is written beside them: JSON.
         jobs: What was asked.
         played: What came of it, in the same order.
+
+    Raises:
+        NotKept: it cannot be written.
     """
     arrays: dict[str, Array] = {}
     content = {
@@ -50,14 +55,58 @@ def write_archive(path: Path, about: Mapping[str, Any], jobs: Sequence[Job], pla
         ),
     }
     target = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
-    target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.part")
-    with part.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays, about=np.frombuffer(json.dumps(content).encode(), np.uint8))
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb", buffering=0) as file:
+            whole = _Part(file)
+            np.savez(whole, allow_pickle=False, **arrays, about=np.frombuffer(json.dumps(content).encode(), np.uint8))
+            whole.check()
+            os.fsync(file.fileno())
+        part.replace(target)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        raise NotKept(f"{target} cannot be written: {error.strerror}") from error
     return target
+
+
+class _Part:
+    """A file that is being written. What fails is told once, at the end: a zip archive that cannot be written to its
+    end complains again and again while it is closed."""
+
+    def __init__(self, file: RawIOBase) -> None:
+        self._file = file
+        self._error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Writes all of it, unless something has failed."""
+        left = memoryview(data).cast("B")
+        count = len(left)
+        try:
+            while left and self._error is None:
+                left = left[self._file.write(left) or 0 :]
+        except OSError as error:
+            self._error = error
+        return count
+
+    def read(self, size: int = -1) -> bytes:
+        """Is there, as NumPy takes for files only what has it."""
+        return self._file.read(size) or b""
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        """There is no buffer."""
+
+    def check(self) -> None:
+        """Raises what has failed."""
+        if self._error is not None:
+            raise self._error
 
 
 def read_archive(path: Path) -> tuple[dict[str, Any], list[Job], list[Played]]:

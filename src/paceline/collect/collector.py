@@ -34,7 +34,7 @@ from paceline.collect.playing import Chunk, Interrupted
 from paceline.collect.store import Store, file_digests
 from paceline.collect.task_sets import DRAW, DrawnTasks, named_tasks
 from paceline.engine import Plan, Pool, Published, Trace, find_backend
-from paceline.errors import BadInput, Closed, RolloutsFailed
+from paceline.errors import BadInput, Closed, NotKept, RolloutsFailed
 from paceline.team.device import find_device
 
 Watcher = Callable[[int, int], None]
@@ -238,7 +238,11 @@ class Collector:
         finally:  # also if it is interrupted
             collection = self._collected(jobs, iteration, chunks, perf_counter() - begin)
             if store is not None:
-                store.write(collection)
+                try:
+                    store.write(collection)
+                except NotKept as error:
+                    error.results = collection
+                    raise
         if collection.failures:
             if len(collection.failures) == len(jobs):  # it may be the weights: those before are used again
                 self._places.spec = self._spec = before

@@ -17,7 +17,7 @@ import numpy as np
 
 from paceline.catalog.resolve import Missions, Policies, casts_of, missions_of
 from paceline.engine import Plan, Trace, check_sendable, find_backend
-from paceline.errors import BadInput, NotSendable
+from paceline.errors import BadInput, NotKept, NotSendable
 from paceline.evaluate.cohorts import play_in_cohorts
 from paceline.evaluate.given import affordable, chosen_device
 from paceline.evaluate.playing import Played, apart, survey
@@ -219,7 +219,11 @@ class Evaluation:
     def go(
         self, out: Path | None = None, resume: bool = False, verify: int = 0, about: dict[str, Any] | None = None
     ) -> Report:
-        """Plays what is not on disk yet, and reports."""
+        """Plays what is not on disk yet, and reports.
+
+        Raises:
+            NotKept: results cannot be written any more; it has the report so far.
+        """
         begin = perf_counter()
         store = self._store(out, resume, about or {}) if out is not None else None
         # What failed is played again, as in every job that goes on with a run.
@@ -227,17 +231,29 @@ class Evaluation:
         try:
             with TemporaryDirectory(prefix="paceline-", ignore_cleanup_errors=True) as boxes:
                 self.run = self.run.with_blackbox(boxes)
-                self._play(done, store)
+                try:
+                    self._play(done, store)
+                except NotKept as error:
+                    error.results = self.report(done, perf_counter() - begin, out)
+                    raise
             self._mention_noops(done.values())
             report = self.report(done, perf_counter() - begin, out)
             report.verified = self._verify(report.episodes, verify)
             if store is not None:
-                store.finish(report)
+                self._finish(store, report)
             return report
         finally:
             self._here.close()
             if store is not None:
                 store.close()
+
+    @staticmethod
+    def _finish(store: Store, report: Report) -> None:
+        try:
+            store.finish(report)
+        except NotKept as error:
+            error.results = report
+            raise
 
     def _store(self, out: Path, resume: bool, about: dict[str, Any]) -> Store:
         made_of = {"identity": self.run.identity(), "files": digests(self.run), "recipes": self.run.recipes()}

@@ -3,15 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType, NoneType
 from typing import Any
 
 from paceline.seeds import digest
 
 _TEXTS = ("history", "messages", "mask", "contexts", "extra")
+_KINDS: Mapping[str, type | tuple[type, ...]] = MappingProxyType(
+    {
+        "env_id": int,
+        "group_id": int,
+        "tag": str,
+        "success": bool,
+        "reward": (int, float),
+        "penalty": (int, float),
+        "num_actions": int,
+        "rewards": list,
+        "failure": (dict, str, NoneType),
+        "cut": (str, bool, NoneType),
+        "digest": str,
+        "usage": dict,
+    }
+)
+"""What of a record the functions below count on."""
 
 
 def summary(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What the functions below need of a record: everything but the texts, which may be long."""
+    """What the functions below need of a record: everything but the texts, which may be long.
+
+    Raises:
+        KeyError, TypeError: it lacks something, or has it in another kind.
+    """
+    for name, kind in _KINDS.items():
+        if not isinstance(record[name], kind):
+            raise TypeError(f"its {name} is {record[name]!r:.60}")
+    if not isinstance(record["usage"]["finish_reasons"], list):
+        raise TypeError(f"its finish_reasons are {record['usage']['finish_reasons']!r:.60}")
     kept = {key: value for key, value in record.items() if key not in _TEXTS}
     # Not the turns in which nothing was done: an environment may fail in the first action, and that is valid.
     invalid = sum("manager_invalid_action" in turn.get("info", ()) for turn in record["history"])
