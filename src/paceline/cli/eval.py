@@ -138,6 +138,10 @@ def evaluate(
     ] = None,
     save: Annotated[bool, typer.Option("--save/--no-save", help="Whether results are kept.")] = True,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a run that was interrupted.")] = None,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="With --resume: run the code that the run names, wherever it is from."),
+    ] = False,
     verify: Annotated[int, typer.Option(metavar="K", min=0, help="Play K episodes again here, and compare.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be played, and for how long.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
@@ -161,6 +165,7 @@ def evaluate(
     """Plays, and prints what came out."""
     from paceline.cli._asking import Asked, asked_before
     from paceline.cli._running import fresh_directory, only_the_result, plan_of
+    from paceline.cli._trust import check_trusted
     from paceline.errors import BadInput
     from paceline.evaluate.driver import Care
 
@@ -194,6 +199,7 @@ def evaluate(
         if resume is not None:
             # Before the directory is changed to the one in which the run was begun.
             resume, trace = resume.resolve(), trace and trace.resolve()
+            check_trusted(resume, trust)
             asked = asked_before(resume, given)
         else:
             asked = Asked.of(given).settled()

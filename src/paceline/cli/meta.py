@@ -101,6 +101,10 @@ def meta(
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Go on with a run that was stopped; the rest need not be given.")
     ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="With --resume: run the code that the run names, wherever it is from."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value, and nothing else.")] = False,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write where the time went, for Perfetto.")] = None,
 ) -> int:
@@ -137,7 +141,10 @@ def meta(
     with only_the_result(as_json) as page:
         trace = trace and trace.resolve()  # before the directory is changed to the one in which a run was begun
         if resume is not None:
+            from paceline.cli._trust import check_trusted
+
             resume = resume.resolve()
+            check_trusted(resume, trust)
             asked = asked_before(resume, flags)
             where: Path | None = resume
         else:

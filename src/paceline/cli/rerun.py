@@ -38,12 +38,18 @@ def rerun(
         Path, typer.Argument(metavar="DIR", help="The results of `paceline eval` or `paceline collect`.")
     ],
     which: Annotated[str, typer.Argument(metavar="MISSION/EPISODE|INDEX", help="Which episode, or which rollout.")],
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Run the code that it names, wherever it is from, and if it has changed."),
+    ] = False,
 ) -> int:
     """Plays it, and says whether it is the same."""
+    from paceline.cli._trust import check_trusted
     from paceline.collect.store import JOB
     from paceline.records import read_plan
 
     directory = directory.resolve()
+    check_trusted(directory, trust, changed=True)
     collected = read_plan(directory).get("job") == JOB
     return _rollout_again(directory, which) if collected else _episode_again(directory, which)
 

@@ -107,6 +107,10 @@ def rollout(
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Go on with a run that was stopped; the rest need not be given.")
     ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="With --resume: run the code that the run names, wherever it is from."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, instead of a table.")] = False,
     untrusted: Annotated[
         bool, typer.Option("--untrusted", help="Take data only from workers: nothing they send can run code here.")
@@ -137,7 +141,7 @@ def rollout(
         "jobs": jobs,
         "untrusted": untrusted or None,
     }
-    given, resume = _completed(given, resume)
+    given, resume = _completed(given, resume, trust)
     check_straggling(given["quorum"], given["deadline"])
     asked = _asked(given)
     pace = Pace(given["concurrency"] or _CONCURRENCY, given["deadline"], given["quorum"])
@@ -155,9 +159,10 @@ def rollout(
             records.close()
 
 
-def _completed(given: dict[str, Any], resume: Path | None) -> tuple[dict[str, Any], Path | None]:
+def _completed(given: dict[str, Any], resume: Path | None, trust: bool) -> tuple[dict[str, Any], Path | None]:
     """What is asked for: as given, or with what is not given as it was when the run was begun that goes on now."""
     from paceline.cli._resuming import given_before
+    from paceline.cli._trust import check_trusted
     from paceline.errors import BadInput
 
     config = given["config"]
@@ -170,6 +175,7 @@ def _completed(given: dict[str, Any], resume: Path | None) -> tuple[dict[str, An
     if config is not None and (given["policy"] is not None or given["model"] is not None):
         return given, resume
     resume = resume.resolve()  # before the directory is changed to the one in which the run was begun
+    check_trusted(resume, trust)
     whole = None if config is None else str(Path(config).resolve())
     return given_before(resume, {**given, "config": whole}), resume
 
