@@ -70,7 +70,7 @@ class Records:
         unchecked = UncheckedLines(lines)
         self.lines = [] if known is None else read_lines(lines, keep, unchecked)
         self.notes += unchecked.notes
-        if known is None:
+        if known is None or _goes_further(known.get("identity"), _as_json(plan["identity"])):
             write_whole(path / PLAN, checked(plan))
         self._file = self._open()
 
@@ -143,7 +143,8 @@ def _check_same(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any], 
             f"{path} holds the results of a run; continue it with resume (--resume {path}), give another directory, or "
             "delete this one if nothing in it matters"
         )
-    if known.get("identity") != _as_json(asked["identity"]):
+    now = _as_json(asked["identity"])
+    if known.get("identity") != now and not _goes_further(known.get("identity"), now):
         raise BadInput(
             f"{path} holds another run: {_difference(known.get('identity', {}), asked['identity'])}; ask for the same "
             "again, or begin afresh with another directory (a new --out)"
@@ -158,6 +159,13 @@ def _check_same(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any], 
             f"{path} holds another run: {'; '.join(parts[:_MOST_PARTS])}. Give what it was begun with, or begin afresh "
             "with another directory (a new --out)"
         )
+
+
+def _goes_further(known: Any, asked: Mapping[str, Any]) -> bool:
+    """Whether the same is asked, but for more episodes."""
+    before, now = (each.get("episodes") if isinstance(each, Mapping) else None for each in (known, asked))
+    more = isinstance(before, int) and isinstance(now, int) and before < now
+    return more and {**known, "episodes": now} == asked
 
 
 def _not_compared(path: Path, known: Mapping[str, Any] | None, asked: Mapping[str, Any]) -> Iterator[str]:

@@ -203,7 +203,7 @@ def test_row_policies_have_names_and_options(capsys: pytest.CaptureFixture[str],
 
 @pytest.mark.usefixtures("table")
 def test_rerun_plays_a_rollout_again(desk: Path, tmp_path: Path) -> None:
-    answer = run("rerun", str(desk / "a"), "7", cwd=tmp_path)
+    answer = run("rerun", str(desk / "a"), "7", "--trust", cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     before, now, verdict = answer.stdout.splitlines()
     assert before.split()[2:] == now.split()[1:]

@@ -76,7 +76,7 @@ class Asked:
 
 
 def asked_before(out: Path, given: dict[str, Any]) -> Asked:
-    """What a run on disk was asked; what is given now must not be something else.
+    """What a run on disk was asked; what is given now must not be something else, but for more episodes.
 
     Files are found from the directory in which the run was begun.
     """
@@ -85,7 +85,9 @@ def asked_before(out: Path, given: dict[str, Any]) -> Asked:
         raise BadInput(f"{out} was not begun by `paceline eval`, so it cannot be continued or played again here")
     known = {**asdict(Asked()), **{name: plan["asked"][name] for name in asdict(Asked()) if name in plan["asked"]}}
     for name, value in given.items():
-        if value not in (None, [], known[name]):
+        if name == "episodes" and value is not None and value > known[name]:
+            known[name] = value  # it goes on beyond its end
+        elif value not in (None, [], known[name]):
             raise BadInput(f"{out} was asked {name}={known[name]!r}, and now {value!r}: leave it away, or begin anew")
     if Path(plan["directory"]).is_dir():
         os.chdir(plan["directory"])

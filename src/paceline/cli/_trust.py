@@ -43,7 +43,8 @@ def check_trusted(run: Path, trusted: bool, *, changed: bool = False) -> None:
     if trusted:
         return
     said = {key: value for key, value in plan.items() if key not in _NO_CODE}
-    home = Path(str(plan.get("directory", ".")))
+    begun = Path(str(plan.get("directory", ".")))
+    home = begun if begun.is_dir() else Path.cwd()  # where names are looked up
     strange = list(dict.fromkeys(_strange(said, home, run.resolve(), plan.get("files", {}) if changed else {})))
     if strange:
         more = f", and {len(strange) - _SHOWN} more" if len(strange) > _SHOWN else ""

@@ -15,6 +15,9 @@ _NONE = ["    none"]
 _JSON = typer.Option("--json", help="Print JSON, and nothing else.")
 
 
+_POLICIES = ("sb3:", "torch:", "class=")  # kinds of names that only policies have
+
+
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
     app.command("missions", help="List the missions that have a name here.\n\n\b\nExample:\n  paceline missions")(
@@ -53,7 +56,8 @@ def describe(name: Annotated[str, typer.Argument(metavar="NAME", help="A mission
     """Says what it is."""
     from paceline.catalog import find_missions, find_policies, known_policies
 
-    if name.partition(",")[0].partition(":")[0] in known_policies():
+    first = name.partition(",")[0]
+    if first.partition(":")[0] in known_policies() or first.startswith(_POLICIES):
         (player,) = find_policies([name])
         _describe_policy(player)
         return

@@ -4,8 +4,8 @@ CartPole-v1, gym:CartPole-v1, package:Name-v0   an id that Gymnasium knows, or t
 sokoban, SimpleSokoban, sokoban,dim_x=8         a text environment by its name
 forage, treasure_hunt,agents=8                  a mission by its name
 pz:mpe2.simple_spread_v3, mettagrid:empty_room  a mission of PettingZoo or mettagrid
-file.py:factory                                 a name in a file
-package.module:factory                          a name in a module
+file.py:factory[,key=value …]                   a name in a file
+package.module:factory[,key=value …]            a name in a module
 text:…                                          any of the last three, as a text environment
 """
 
@@ -26,6 +26,7 @@ from paceline.catalog.text_envs import TAGS, TEXT, text_env_names, written_text_
 from paceline.doctor.text import Worded, kind_built
 from paceline.errors import BadInput, place
 from paceline.kinds import Kind, parallel_of
+from paceline.options import split
 from paceline.testing.generators import strange_generators
 from paceline.testing.looking import check_is_env
 
@@ -80,10 +81,12 @@ def build(target: str) -> Any:
 
 def find(target: str) -> Factory:
     """Gives the factory that a target names."""
-    if target.startswith(TEXT) or _names_a_text_env(target) or _has_options(target):
+    if target.startswith(TEXT) or _names_a_text_env(target):
         return partial(Worded, *written_text_env(target))
     if target.startswith(_MISSIONS) or _names_a_mission(target):
         return _as_it_is_played(find_missions([target])[0].build)
+    if _has_options(target):
+        return _with_options(target)
     return _gymnasium_env(target) if is_gymnasium(target) else _as_it_is_played(load(target))
 
 
@@ -120,8 +123,19 @@ def _check_is_no_id(name: str, other: str, written: str) -> None:
 
 
 def _has_options(target: str) -> bool:
-    """Only text environments are built from options."""
+    """Whether options stand behind a name of a file or a module."""
     return not target.startswith("gym:") and "," in target.partition(":")[2]
+
+
+def _with_options(target: str) -> Factory:
+    """Options are keywords of what makes an env; a text environment takes them as one thing."""
+    name, options = split(target)
+    made = partial(load(name), **options)
+    with strange_generators(0):
+        kind = kind_built(made)
+    if kind in (Kind.GYMNASIUM, Kind.PARALLEL, Kind.AEC):
+        return _as_it_is_played(made)
+    return partial(Worded, *written_text_env(target))
 
 
 def _as_it_is_played(factory: Callable[..., Any]) -> Factory:

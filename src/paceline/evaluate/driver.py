@@ -5,6 +5,7 @@ Run ── survey ──► jobs that are not on disk ── schedule, or cohort
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from paceline.catalog.resolve import Missions, Policies, casts_of, missions_of
-from paceline.engine import Plan, Trace, check_sendable, find_backend
+from paceline.engine import Plan, Pool, Trace, check_sendable, find_backend
 from paceline.errors import BadInput, NotKept, NotSendable
 from paceline.evaluate.cohorts import play_in_cohorts
 from paceline.evaluate.given import affordable, chosen_device
-from paceline.evaluate.playing import Played, apart, survey
+from paceline.evaluate.playing import Played, Surveyed, apart, survey
 from paceline.evaluate.report import Report
 from paceline.evaluate.reruns import play_here, unlike
 from paceline.evaluate.run import Job, Run
@@ -183,11 +184,22 @@ class Evaluation:
         if plan.backend not in ("inline", "thread") and (plan.backend != "auto" or goes):
             _check_sendable(run)
         self._here = apart(self.plan, run.seed)  # what lives here between episodes, from the survey on
-        found = survey(run, self._here, spaces=plan.trust == "all")
+        found = self._surveyed(goes)
         self.seats: list[list[Seat]] = [seats for seats, _ in found]
         self.run = self.run.with_acts([acts for _, acts in found])
         self._mention_the_seatless()
         self._mention_the_uncopied()
+
+    def _surveyed(self, goes: bool) -> list[Surveyed]:
+        """Looks at missions and policies where they will be played: in a process, if the plan promises processes."""
+        run, plan = self.run, self.plan
+        everyone = {player.name: player for cast in run.casts or (run.players,) for player in cast}.values()
+        away = plan.backend in ("auto", "process") and (goes or plan.backend == "process") and plan.trust == "all"
+        if not away or any(cannot_be_copied(player) is not None for player in everyone):
+            return survey(run, self._here, spaces=plan.trust == "all")
+        deadline = math.inf if self.care.episode_deadline is None else self.care.episode_deadline
+        with Pool([], seed=run.seed, backend="process", workers=1) as pool:
+            return survey(run, pool, deadline=deadline)
 
     def _mention_the_seatless(self) -> None:
         """Where there are more policies than seats, whoever compares them should know who plays when."""

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from paceline.engine import Plan, Pool, data_record
-from paceline.errors import BadInput, MemberExit, attempt
+from paceline.errors import BadInput, MemberExit, WorkerLost, attempt
 from paceline.evaluate.run import Job, Run
 from paceline.rollout import Rollout, play
 from paceline.schedule import Impatient, Note, Patience, TooLong, in_words
@@ -133,13 +133,14 @@ def understood(run: Run) -> Run:
         return run.with_acts([acts for _, acts in survey(run, pool)])
 
 
-def survey(run: Run, pool: Pool, spaces: bool = True) -> list[Surveyed]:
+def survey(run: Run, pool: Pool, spaces: bool = True, deadline: float = math.inf) -> list[Surveyed]:
     """Builds every mission once, and every policy for its first seats, so that a mistake is told before work begins.
 
     Args:
         run: What is to be played.
         pool: Where. What may serve again stays in its store; what is drawn from process-wide generators is put back.
         spaces: Whether seats come with their spaces, which are not data.
+        deadline: Seconds that it may take to build those of a mission; only a worker can be ended.
 
     Returns:
         The seats of each mission, and how its players are understood.
@@ -149,8 +150,14 @@ def survey(run: Run, pool: Pool, spaces: bool = True) -> list[Surveyed]:
     """
     keys = [("survey", mission.name) for mission in run.missions]
     seats = partial(_seats if spaces else _seats_as_data, run)
-    outcomes = pool.map(seats, range(len(run.missions)), keys=keys, outcomes=True, deadline=math.inf)
-    for outcome in outcomes:
+    outcomes = pool.map(seats, range(len(run.missions)), keys=keys, outcomes=True, deadline=deadline)
+    for mission, outcome in zip(run.missions, outcomes, strict=True):
+        if isinstance(outcome.error, WorkerLost):
+            words = in_words(str(outcome.error), "attempt").splitlines()[0]
+            raise BadInput(
+                f"mission {mission.name!r} cannot be looked at: to build its environment, or a policy for it, ends the "
+                f"process or does not come back: {words}"
+            ) from outcome.error
         if outcome.error is not None:
             outcome.error.__notes__ = []  # where it was tried out is of no interest
             raise outcome.error

@@ -27,7 +27,7 @@ class NotReady(TimeoutError, multiprocessing.TimeoutError):
 def nothing_pending(what: str, more: str = "") -> NoAsyncCallError:
     """The error of a wait for what was not asked."""
     words = f"Calling `{what}_wait` without any prior call to `{what}_async`"
-    return NoAsyncCallError(f"{words}: {more}" if more else f"{words}.", what)
+    return NoAsyncCallError(f"{words}. {more}" if more else f"{words}.", what)
 
 
 def still_pending(what: str, pending: str, more: str) -> CallPending:
