@@ -41,3 +41,34 @@ class DrawsAndDiesOnce(DiesOnce):
     def step(self, action: Any) -> Any:
         observation, *rest = super().step(action)
         return observation + np.random.normal(size=observation.shape).astype(observation.dtype), *rest
+
+
+class Plain(gymnasium.Env[Any, Any]):
+    """Three steps that pay one each."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return np.zeros(1, np.float32), 1.0, self.steps == 3, False, {}
+
+
+class DiesWhenClosed(Plain):
+    """Takes its process with it when it is closed."""
+
+    def close(self) -> None:
+        if getattr(self, "steps", 0):
+            os._exit(7)
+
+
+class DiesWhenBuilt(Plain):
+    """Takes its process with it when it is built."""
+
+    def __init__(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)

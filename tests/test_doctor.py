@@ -324,3 +324,24 @@ def test_a_target_that_cannot_be_loaded_says_what_to_do(sample: Path, target: st
 def test_a_check_of_agents_that_act_in_turn_says_how_they_act_together() -> None:
     with pytest.raises(BadInput, match=r"is a PettingZoo AEC env.* paceline.kinds.parallel_of\(env\)"):
         look_at(turns, 0, 4)
+
+
+def test_an_env_in_a_file_may_have_options(tmp_path: Path) -> None:
+    (tmp_path / "worlds.py").write_text(
+        "import gymnasium\n"
+        "class Walk(gymnasium.Env):\n"
+        "    observation_space = gymnasium.spaces.Discrete(9)\n"
+        "    action_space = gymnasium.spaces.Discrete(2)\n"
+        "    def __init__(self, size):\n"
+        "        self.size = size\n"
+        "    def reset(self, *, seed=None, options=None):\n"
+        "        super().reset(seed=seed)\n"
+        "        self.at = 0\n"
+        "        return 0, {}\n"
+        "    def step(self, action):\n"
+        "        self.at += 1\n"
+        "        return self.at, 1.0, self.at == self.size, False, {}\n"
+    )
+    diagnosis = examine(f"{tmp_path}/worlds.py:Walk,size=4", steps=12)
+    assert diagnosis.reproducible
+    assert "text environment" not in str(diagnosis)  # it was called one

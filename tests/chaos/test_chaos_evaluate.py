@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deadly_worlds import DiesWhenBuilt, DiesWhenClosed, Plain
 from players import Breaks, Counter, Harms, Liar, Meeting, RaisesInOdd, RowsThatRaise
 from waits import until_child
 
 import paceline
+from paceline import BadInput, Plan
 from paceline.evaluate import Report, evaluate
 from paceline.team import Player
 from paceline.types import Episode, Failure, Mission
@@ -147,6 +149,19 @@ def test_a_batch_that_fails_is_the_failure_of_one_episode(wrong: bool) -> None:
 
 
 # -- what is done about failures -----------------------------------------------------------------------------
+
+
+def test_an_environment_that_dies_when_it_is_closed_loses_no_episode() -> None:
+    report = evaluate(DiesWhenClosed, "random", episodes=3, plan=Plan("process", 1))
+    assert [episode.failure for episode in report.episodes] == [None] * 3
+    assert report.digest == evaluate(Mission("DiesWhenClosed", Plain), "random", episodes=3, plan=0).digest
+    said = "mission 'DiesWhenClosed': close() of its environment ended its process; its episodes count"
+    assert report.notes.count(said) == 1
+
+
+def test_an_environment_that_dies_when_it_is_built_leaves_the_caller_alone() -> None:
+    with pytest.raises(BadInput, match="mission 'DiesWhenBuilt' cannot be looked at: to build its environment"):
+        evaluate(DiesWhenBuilt, "random", episodes=2, plan=Plan("process", 1))
 
 
 def test_stop_ends_with_the_first_failure() -> None:

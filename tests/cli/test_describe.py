@@ -38,6 +38,7 @@ def test_the_options_of_policies(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line.startswith("weights=None An .npz file") for line in lines)
     assert not any(line.startswith(("seat", "kw.seat")) for line in lines)
     assert told(capsys, "random")[-1] == "none"
+    assert "weights='' The file that the model was saved to." in told(capsys, "sb3:PPO")
 
 
 def test_gymnasiums_own_keywords_count_before_defaults(capsys: pytest.CaptureFixture[str]) -> None:

@@ -350,3 +350,12 @@ def test_missions_of_one_name_that_were_played_otherwise_are_not_compared() -> N
     ):
         compare(short, longer)
     assert compare(short, longer, anyway=True)[0].difference.count == 1
+
+
+def test_a_finished_run_goes_on_with_more_episodes(tmp_path: Path) -> None:
+    played(episodes=2, out=tmp_path)
+    assert played(episodes=4, out=tmp_path, resume=True).digest == played(episodes=4).digest
+    assert len((tmp_path / "episodes.jsonl").read_text().splitlines()) == 8
+    assert played(episodes=4, out=tmp_path, resume=True).digest == played(episodes=4).digest
+    with pytest.raises(paceline.BadInput, match="there episodes is 4, and here 3"):
+        played(episodes=3, out=tmp_path, resume=True)

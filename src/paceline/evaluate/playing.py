@@ -20,7 +20,7 @@ from paceline.rollout import Rollout, play
 from paceline.schedule import Impatient, Note, Patience, TooLong, in_words
 from paceline.seeds import digest
 from paceline.spaces import noop_of
-from paceline.team import Mishap, Team, first_episodes, last_words, plainly_acts
+from paceline.team import Mishap, Team, closing_mark, first_episodes, last_words, plainly_acts
 from paceline.team import understood as understood_player
 from paceline.types import Episode, Failure, Mission, Seat
 
@@ -60,7 +60,7 @@ def play_episode(run: Run, job: Job, patience: Patience | None = None) -> Played
         episode.failure = Failure.of(error)
     finally:
         if rollout is not None:
-            notes += _closed(rollout, episode)
+            notes += _closed(rollout, episode, closing_mark(run.setting.blackbox, run.key(job)))
     if rollout is not None and rollout.nan_seen is not None:
         notes.append((f"nan {episode.mission}", f"an observation held NaN, first of {rollout.nan_seen}"))
     if rollout is not None and rollout.begun:
@@ -69,14 +69,31 @@ def play_episode(run: Run, job: Job, patience: Patience | None = None) -> Played
     return finished(episode, job, perf_counter() - begin), notes
 
 
-def _closed(rollout: Rollout, episode: Episode) -> list[Note]:
-    """Ends a rollout; what its environment raises then changes nothing of what was played."""
-    try:
-        rollout.close()
-    except (Exception, SystemExit) as error:
-        what = f"close() of its environment raised {type(error).__name__}: {error}"
-        return [(f"close {episode.mission}", f"mission {episode.mission!r}: {what}; its episodes count")]
-    return []
+def _closed(rollout: Rollout, episode: Episode, mark: Path | None = None) -> list[Note]:
+    """Ends a rollout; what its environment does then changes nothing of what was played.
+
+    Args:
+        rollout: What ends.
+        episode: What was played.
+        mark: A file that is there while it is being closed. It is there before that if the worker in which the episode
+            was played before was lost in `close()`: then it is left open.
+    """
+    what = ""
+    if mark is not None and mark.exists():
+        what = "ended its process"
+    else:
+        try:
+            if mark is not None:
+                mark.touch()
+            rollout.close()
+        except (Exception, SystemExit) as error:
+            what = f"raised {type(error).__name__}: {error}"
+    if mark is not None:
+        mark.unlink(missing_ok=True)
+    if not what:
+        return []
+    told = f"mission {episode.mission!r}: close() of its environment {what}; its episodes count"
+    return [(f"close {episode.mission}", told)]
 
 
 def rollout_of(run: Run, job: Job) -> Rollout:

@@ -7,7 +7,7 @@ A `Player` is a policy as a job knows it, a `Mind` that policy at its seat or se
 """
 
 from paceline.team.batches import Batch
-from paceline.team.blackbox import last_words
+from paceline.team.blackbox import closing_mark, last_words
 from paceline.team.callables import understood
 from paceline.team.chairs import Chair
 from paceline.team.local import LocalTeam
@@ -29,6 +29,7 @@ __all__ = [
     "Team",
     "assign",
     "cannot_be_copied",
+    "closing_mark",
     "counts",
     "first_episodes",
     "is_policy",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -96,6 +97,13 @@ def last_words(
         return LastWords(step=max(0, steps - 1))  # the last actions were given, and their step was under way
     agents, policies, calls_before = zip(*asked, strict=True)
     return LastWords(" or ".join(agents), " or ".join(dict.fromkeys(policies)), max(calls_before))
+
+
+def closing_mark(directory: str | None, episode: tuple[str, int]) -> Path | None:
+    """The file that says that the environment of an episode is being closed; None: it is not kept."""
+    if directory is None or not os.path.isdir(directory):  # another machine has no black boxes of ours
+        return None
+    return Path(directory) / f"{_stem(episode)}.closing"
 
 
 def _before(path: Path) -> Path:

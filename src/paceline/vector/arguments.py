@@ -21,6 +21,7 @@ from paceline.errors import BadInput, brief
 from paceline.kinds import check_names_no_mission
 from paceline.spaces import Array, Leaf
 from paceline.vector.instance import Tasks
+from paceline.vector.refusals import NotABatch
 
 Recipe = Callable[[], gymnasium.Env[Any, Any]]
 
@@ -212,6 +213,8 @@ def action_rows(part: Any, leaf: Leaf, count: int) -> Array:
     """The actions of one leaf, a row per env, in the type that they were given in: where one of so many is chosen, by
     whole numbers only."""
     array, wanted = np.asarray(part), np.dtype(leaf.dtype)
+    if array.shape == ():
+        raise NotABatch(f"the action {part!r:.60} is one; {count} envs need {(count, *leaf.shape)}, a row for each")
     if array.shape != (count, *leaf.shape) or array.dtype.kind not in ("biu" if leaf.number else "biuf"):
         raise BadInput(
             f"actions of shape {array.shape} and type {array.dtype}; needed are {(count, *leaf.shape)} and {wanted}"

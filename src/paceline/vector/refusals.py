@@ -20,6 +20,10 @@ class CallPending(BadInput, AlreadyPendingCallError):
         return str(self.args[0])
 
 
+class NotABatch(BadInput, TypeError):
+    """One action where each env needs its own."""
+
+
 class NotReady(TimeoutError, multiprocessing.TimeoutError):
     """Not all envs were ready in time. They go on: wait again."""
 
