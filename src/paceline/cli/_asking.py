@@ -13,7 +13,7 @@ from paceline.errors import BadInput
 from paceline.evaluate.given import chosen_device
 from paceline.evaluate.replacement import mixed
 from paceline.evaluate.run import Run
-from paceline.records import read_plan
+from paceline.records import PLAN, read_plan
 from paceline.team import Setting
 
 
@@ -83,6 +83,8 @@ def asked_before(out: Path, given: dict[str, Any]) -> Asked:
     plan = read_plan(out)
     if "asked" not in plan:
         raise BadInput(f"{out} was not begun by `paceline eval`, so it cannot be continued or played again here")
+    if not isinstance(plan["asked"], dict) or not isinstance(plan.get("directory"), str):
+        raise BadInput(f"{out / PLAN} is damaged: it does not say how the run was begun")
     known = {**asdict(Asked()), **{name: plan["asked"][name] for name in asdict(Asked()) if name in plan["asked"]}}
     for name, value in given.items():
         if name == "episodes" and value is not None and value > known[name]:
@@ -91,4 +93,15 @@ def asked_before(out: Path, given: dict[str, Any]) -> Asked:
             raise BadInput(f"{out} was asked {name}={known[name]!r}, and now {value!r}: leave it away, or begin anew")
     if Path(plan["directory"]).is_dir():
         os.chdir(plan["directory"])
-    return Asked(**known)
+    return _checked(out, known)
+
+
+def _checked(out: Path, known: dict[str, Any]) -> Asked:
+    from pydantic import TypeAdapter, ValidationError  # here: not every command reads a run
+
+    try:
+        return TypeAdapter(Asked).validate_python(known)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(str(part) for part in fault["loc"])
+        raise BadInput(f"{out / PLAN} is damaged: {where} is {fault['input']!r:.60}") from error
