@@ -17,7 +17,7 @@ import pytest
 from members import BadStr, DeadlyToBind, Dictionary, Fault, Ledger, Odd, SlowRows, Talker, dying
 
 import paceline
-from paceline import Pool
+from paceline import PlanNotMet, Pool
 from paceline.engine import HERE, sending
 from paceline.engine.host import Host
 from paceline.engine.seat import ERROR
@@ -371,3 +371,13 @@ def test_a_member_that_raises_keyboard_interrupt_interrupts_nobody(killable: str
             return [*found, pool.call("get")]
 
     assert story(killable) == story("inline")
+
+
+def test_an_environment_that_is_too_large_is_told_and_the_next_pool_is_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(9):
+        monkeypatch.setenv(f"LARGE_{number}", "x" * (110_000 + number))
+    with pytest.raises(PlanNotMet, match=r"environment variables are too large .* 110,008 of them in LARGE_8"):
+        Pool([dict], backend="process", workers=1)
+    monkeypatch.undo()
+    with Pool([dict], backend="process", workers=1) as pool:
+        assert pool.call("get", {0: ("a", 7)}) == {0: 7}

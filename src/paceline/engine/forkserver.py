@@ -12,6 +12,7 @@ every worker and is one global object that others configure too.
 from __future__ import annotations
 
 import array
+import errno
 import json
 import os
 import select
@@ -161,6 +162,8 @@ class ForkServer:
                 send(self._sock, request, fds)
                 return receive(self._sock)
             except (OSError, EOFError) as error:
+                if getattr(error, "errno", None) == errno.EMSGSIZE:  # nothing was sent, and the server lives
+                    raise PlanNotMet(_too_large()) from error
                 self._broken = True
                 raise PlanNotMet(f"the process that starts workers is gone{self._exit_code()}") from error
             except BaseException:
@@ -172,6 +175,15 @@ class ForkServer:
 
     def _exit_code(self) -> str:
         return "" if self._process is None else f" (exit code {self._process.poll()})"
+
+
+def _too_large() -> str:
+    name, value = max(os.environ.items(), key=lambda each: len(each[1]))
+    size = sum(len(key) + len(text) for key, text in os.environ.items())
+    return (
+        f"the environment variables are too large to be handed on to workers: {size:,} bytes, {len(value):,} of them "
+        f"in {name}; unset what is not needed"
+    )
 
 
 def start(preload: tuple[str, ...]) -> ForkServer:
