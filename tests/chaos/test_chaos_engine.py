@@ -665,3 +665,24 @@ def test_a_crash_now_and_then_is_forgiven_every_time(tmp_path: Path) -> None:
             port.round()
             assert port.outputs["runs"].tolist() == [number] * 2
         assert len(list(tmp_path.iterdir())) == 4
+
+
+class Leaves:
+    """Starts processes in sessions of their own, and one that it is not the parent of."""
+
+    def leave(self) -> list[int]:
+        child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        command = "import subprocess as s; print(s.Popen(['sleep', '1000'], start_new_session=True, stdout=-3).pid)"
+        orphan = subprocess.run([sys.executable, "-c", command], stdout=subprocess.PIPE, check=True)
+        return [child.pid, int(orphan.stdout)]
+
+
+@pytest.mark.parametrize("end", ["close", "death"])
+def test_what_a_worker_has_started_ends_with_it(end: str) -> None:
+    with Pool([Leaves, Leaves], backend="process", workers=2) as pool:
+        first, second = pool.call("leave").values()
+        if end == "death":
+            os.kill(pool.workers[0].pid, signal.SIGKILL)
+            until(lambda: not any(map(is_alive, first)))
+            assert all(map(is_alive, second))  # of a worker that lives
+    until(lambda: not any(map(is_alive, [*first, *second])))

@@ -61,6 +61,7 @@ class _Line:
 class _Server:
     def __init__(self, sock: socket.socket, main: int, known: frozenset[str]) -> None:
         self._known = known
+        self._own = frozenset(_children())  # what imported modules have started
         self._main = os.pidfd_open(main)
         self._wake_r, self._wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll = select.poll()
@@ -161,6 +162,7 @@ class _Server:
                 os.close(fd)
             for line in self._lines.values():
                 line.sock.close()
+            _prctl(_PR_SET_CHILD_SUBREAPER, 1)
             os.setsid()
             inherit(up, self._known)
             from paceline.engine.worker import run
@@ -192,9 +194,11 @@ class _Server:
         for line in self._lines.values():
             if pid in line.workers:
                 line.workers[pid] = os.waitstatus_to_exitcode(status)
-        # What a worker has started dies with it. A worker leads its own session, so its orphans are known.
+        # What a worker has started dies with it, in a session of its own, too. A living worker adopts its orphans:
+        # what the server has beside workers was left behind by those that have ended.
+        workers = {each for line in self._lines.values() for each in line.workers}
         for child in _children():
-            if _session(child) == pid:
+            if child not in workers and child not in self._own:
                 _kill(child)
 
     def _end_everybody(self) -> None:
@@ -211,13 +215,6 @@ class _Server:
 def _children() -> list[int]:
     with open(f"/proc/self/task/{os.getpid()}/children") as file:
         return [int(pid) for pid in file.read().split()]
-
-
-def _session(pid: int) -> int | None:
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return None
 
 
 def _kill(pid: int) -> None:
