@@ -214,7 +214,7 @@ def action_rows(part: Any, leaf: Leaf, count: int) -> Array:
     whole numbers only."""
     array, wanted = np.asarray(part), np.dtype(leaf.dtype)
     if array.shape == ():
-        raise NotABatch(f"the action {part!r:.60} is one; {count} envs need {(count, *leaf.shape)}, a row for each")
+        raise NotABatch(f"actions of shape () ({part!r:.60}); {count} envs need {(count, *leaf.shape)}, a row for each")
     if array.shape != (count, *leaf.shape) or array.dtype.kind not in ("biu" if leaf.number else "biuf"):
         raise BadInput(
             f"actions of shape {array.shape} and type {array.dtype}; needed are {(count, *leaf.shape)} and {wanted}"
