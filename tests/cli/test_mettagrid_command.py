@@ -99,10 +99,10 @@ def test_a_run_is_continued_with_the_limit_that_it_began_with(tmp_path: Path) ->
     begun = report(*asked, "--action-timeout-ms", "0.000001", "--timeout-action", "noop", cwd=tmp_path)
     lines = (tmp_path / "run" / "episodes.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "run" / "episodes.jsonl").write_text(lines[0])
-    resumed = report("--resume", "run", cwd=tmp_path)
+    resumed = report("--resume", "run", "--trust", cwd=tmp_path)  # its policy is code of another directory
     assert resumed["digest"] == begun["digest"]
     assert any("became noop" in note for note in resumed["notes"])
-    other = run("--resume", "run", "--timeout-action", "late", cwd=tmp_path)
+    other = run("--resume", "run", "--trust", "--timeout-action", "late", cwd=tmp_path)
     assert (other.returncode, "timeout_action" in other.stderr) == (2, True)
 
 
