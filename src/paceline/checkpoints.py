@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -51,7 +52,10 @@ class Checkpoints:
                 os.fsync(file.fileno())
             half.replace(self._path)
         except OSError as error:
-            raise NotKept(f"{self._path} cannot be written: {error.strerror}; the one before is kept") from error
+            with suppress(OSError):  # what is half written takes room, and is of no use
+                half.unlink()
+            before = "the one before is kept" if self._path.exists() else "there is none before it"
+            raise NotKept(f"{self._path} cannot be written: {error.strerror}; {before}") from error
         took = perf_counter() - since
         self._next = perf_counter() + took / _SHARE
         return len(content)

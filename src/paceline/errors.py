@@ -2,7 +2,7 @@
 
 PacelineError
 ├── NotSendable       a recipe, argument or answer cannot travel (found before work starts where possible)
-├── TooLarge          a message is above the pool's limit
+├── TooLarge          a message is above the pool's limit, or has no room in shared memory
 ├── NotData           an answer holds more than data, and the plan trusts data only
 ├── RolloutsFailed    some rollouts of a collection could not be played; it has the others
 ├── NotKept           results could not be written, on a full disk say; it has what was played
@@ -40,7 +40,7 @@ class NotSendable(PacelineError, TypeError):
 
 
 class TooLarge(PacelineError):
-    """A message exceeds the pool's `max_message`."""
+    """A message exceeds the pool's `max_message`, or there is no room for it in shared memory."""
 
 
 class NotData(PacelineError, TypeError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from paceline.errors import BadInput
@@ -35,9 +36,14 @@ class RunLock:
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 raise self._taken(path) from error
             self.note = f"{path} cannot be locked ({error.strerror}): see to it that no other process writes into it"
-        self._file.truncate(0)
-        self._file.write(f"{os.getpid()}\n")
-        self._file.flush()
+        try:
+            self._file.truncate(0)
+            self._file.write(f"{os.getpid()}\n")
+            self._file.flush()
+        except OSError as error:
+            with suppress(OSError):  # what could not be written cannot be written at the end, either
+                self._file.close()
+            raise BadInput(f"{path / LOCK} cannot be written: {error.strerror}; give another directory") from error
 
     def _taken(self, path: Path) -> BadInput:
         self._file.seek(0)

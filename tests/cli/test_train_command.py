@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -375,6 +376,27 @@ def test_an_update_that_fails_stops_the_run_or_freezes_its_agent(told: Told) -> 
 # -- ended from outside ----------------------------------------------------------------------------------------
 
 LONG = (MISSION, "--learners", LEARNERS, "--epochs", "40", "--lag", "1", "--seed", "2")
+
+
+@pytest.mark.parametrize(
+    ("size", "why"), [(20_000, "shared memory cannot be had"), (3_000_000, "there is none before")]
+)
+def test_no_room_for_memory_or_checkpoints_ends_a_run_in_a_line(
+    told: Told, monkeypatch: pytest.MonkeyPatch, size: int, why: str
+) -> None:
+    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+    hidden = "dqn,hidden=16" if size < 1_000_000 else "dqn,hidden=512"
+    monkeypatch.setattr("paceline.checkpoints._FIRST", 0.0)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, kept[1]))
+    try:
+        code, _, err = told(MISSION, "--learners", hidden, "--epochs", "2", "--plan", "inline", "--out", "a")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+    first, *rest = err.splitlines()
+    assert (code, first.startswith("error: "), "File too large" in first, why in first) == (3, True, True, True)
+    assert rest[0] == f"stopped; there is no checkpoint yet, only the plan: {Path('a').resolve()}"
+    assert "Traceback" not in err
+    assert not Path("a", "checkpoint.part").exists()
 
 
 def begun(cwd: Path, *words: str, **streams: Any) -> subprocess.Popen[bytes]:

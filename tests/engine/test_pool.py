@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import sys
 import threading
 import time
 import types
 import weakref
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -91,6 +93,47 @@ def test_an_answer_above_the_limit_is_named(backend: str) -> None:
             pool.call("megabytes", {0: (2,)})
         with pytest.raises(paceline.TooLarge, match="max_message"):
             pool.call("add", {0: (np.zeros(1 << 18),)})
+
+
+def limits_files() -> None:
+    """From now on no file of this process may be larger than 100 kB, and memory is a file."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def test_no_room_for_an_answer_is_named_and_its_worker_lives_on() -> None:
+    with Pool([partial(Run, limits_files)], backend="process") as pool:
+        worker = pool.workers[0].pid
+        with pytest.raises(paceline.TooLarge, match="shared memory cannot be had: File too large; a limit on the size"):
+            pool.call("do", {0: (1 << 20,)})
+        assert pool.call("do", {0: (1,)}) == {0: 2}
+        assert pool.workers[0].pid == worker
+        os.kill(worker, signal.SIGKILL)
+        assert pool.call("do", {0: (1,)}) == {0: 3}
+
+
+class Run:
+    """Runs a function when it is built; answers with so many bytes, or how often it has been asked."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        function()
+        self.asked = 0
+
+    def do(self, size: int) -> bytes | int:
+        self.asked += 1
+        return self.asked if size == 1 else os.urandom(size)
+
+
+def test_no_room_for_an_argument_is_named() -> None:
+    with Pool([Fault], backend="process") as pool:
+        pool.call("add", {0: (1,)})
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        try:
+            limits_files()
+            with pytest.raises(paceline.TooLarge, match="shared memory cannot be had"):
+                pool.call("add", {0: (np.zeros(1 << 18),)})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert pool.call("add", {0: (1,)}) == {0: 2}
 
 
 def test_sys_exit_is_an_error_of_the_member(backend: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -185,11 +185,18 @@ def trained(
     return training
 
 
+class _Log(logging.FileHandler):
+    """The file of a log. Where it cannot be written, on a full disk, the training does without it."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, the name is logging's
+        """Says nothing: what is wrong is told when results are written."""
+
+
 @contextmanager
 def _logged(path: Path) -> Iterator[None]:
     """Has a file keep what is logged while the body runs; warnings are shown on stderr as they are without it."""
     logger = logging.getLogger("paceline")
-    file = logging.FileHandler(path, encoding="utf-8", delay=True)
+    file = _Log(path, encoding="utf-8", delay=True)
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(processName)s %(process)d: %(message)s"))
     added: list[logging.Handler] = [file]
     if not logger.hasHandlers() and logging.lastResort is not None:
@@ -208,7 +215,8 @@ def _logged(path: Path) -> Iterator[None]:
         for handler in added:
             logger.removeHandler(handler)
         logger.setLevel(before)
-        file.close()
+        with suppress(OSError):
+            file.close()
 
 
 def _both(*watchers: Watcher | None) -> Watcher:

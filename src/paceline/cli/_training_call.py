@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shlex
 import sys
@@ -22,6 +23,7 @@ from paceline.errors import BadInput, Diverged, PacelineError
 from paceline.report.curves import can_draw
 
 Watcher = Callable[[Any], None]
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class TrainingCall(ABC):
@@ -97,9 +99,12 @@ class TrainingCall(ABC):
             self._say_goodbye("stopped", goes_on=not isinstance(error, Diverged))  # it would come to the same update
             return 3
         except Exception as error:
-            if not (frames := own_frames("".join(traceback.format_exception(error)))):
+            if frames := own_frames("".join(traceback.format_exception(error))):
+                print(frames, file=sys.stderr)
+            elif isinstance(error, OSError) and error.errno in _FULL:
+                print(f"error: the results cannot be written: {error.strerror}", file=sys.stderr)
+            else:
                 raise  # it is a bug of Paceline's
-            print(frames, file=sys.stderr)
             self._say_goodbye("stopped")
             return 3
 

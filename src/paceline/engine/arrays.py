@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from paceline.engine.memory import unnamed
+
 Array = np.ndarray[Any, Any]
 Layout = Mapping[str, tuple[tuple[int, ...], str]]
 """Name → (shape, dtype string)."""
@@ -66,8 +68,7 @@ class SharedArrays:
         starts, total = _places(layout)
         self.layout = dict(layout)
         if fd is None:
-            fd = os.memfd_create("paceline-arrays", os.MFD_CLOEXEC)
-            os.ftruncate(fd, total)
+            fd = unnamed("paceline-arrays", total)
         self.fd = fd
         self.arrays = _laid_out(_mapped(fd, total), starts, layout)
 
@@ -135,8 +136,7 @@ class Control:
 
     def __init__(self, fd: int | None = None) -> None:
         if fd is None:
-            fd = os.memfd_create("paceline-control", os.MFD_CLOEXEC)
-            os.ftruncate(fd, self.NBYTES)
+            fd = unnamed("paceline-control", self.NBYTES)
         self.fd = fd
         memory = _mapped(fd, self.NBYTES)
         self.words = memory.data.cast("Q")

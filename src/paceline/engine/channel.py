@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.engine import plain
+from paceline.engine import memory, plain
 from paceline.engine.plain import Plain
 from paceline.errors import NotData
 
@@ -207,7 +207,7 @@ def encode(message: Any, descriptor: int | None = None, *, data: bool = False) -
     parts, total = _layout(head, buffers)
     if total <= _PACKET:
         return [_HEADER.pack(_INLINE, len(buffers), total), b"".join(parts)], _copied(descriptor)
-    return [_HEADER.pack(_SHARED, len(buffers), total)], [_write_shared(parts), *_copied(descriptor)]
+    return [_HEADER.pack(_SHARED, len(buffers), total)], [_write_shared(parts, total), *_copied(descriptor)]
 
 
 def _pickled(message: Any) -> tuple[bytes, list[memoryview]]:
@@ -253,12 +253,16 @@ def _pieces(content: memoryview, buffers: int) -> list[memoryview]:
     return pieces
 
 
-def _write_shared(parts: list[Any]) -> int:
-    fd = os.memfd_create("paceline", os.MFD_CLOEXEC)
-    for part in parts:
-        view = memoryview(part).cast("B") if memoryview(part).nbytes else memoryview(b"")
-        while view.nbytes:
-            view = view[os.write(fd, view) :]
+def _write_shared(parts: list[Any], total: int) -> int:
+    fd = memory.unnamed("paceline", total)
+    try:
+        for part in parts:
+            view = memoryview(part).cast("B") if memoryview(part).nbytes else memoryview(b"")
+            while view.nbytes:
+                view = view[os.write(fd, view) :]
+    except OSError as error:
+        os.close(fd)
+        raise memory.no_room(total, error) from error
     return fd
 
 

@@ -103,12 +103,12 @@ class Host:
         try:
             answer = getattr(self, "_on_" + request[0])(*request[1:])
         except BaseException as error:  # ours, or of a member's code that is run where nobody would think of it
-            answer = self._refusal(request, self.own_error(error, "a member called sys.exit()"))
+            answer = self.refusal(request, self.own_error(error, "a member called sys.exit()"))
         spans, self._spans = self._spans, []
         return answer, spans
 
-    def _refusal(self, request: tuple[Any, ...], error: BaseException) -> Any:
-        """What comes back of a request that could not even be run: its worker lives on, and whoever asked is told."""
+    def refusal(self, request: tuple[Any, ...], error: BaseException) -> Any:
+        """What comes back of a request that could not be run or answered: its worker lives on; the caller is told."""
         op, *content = request
         if op in _NAMED:
             return [self.failure(index, error) for index in named_in(request)]

@@ -15,7 +15,7 @@ from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.messages import compose
 from paceline.engine.roster import Member, Slot
 from paceline.engine.seat import ERROR, Result
-from paceline.errors import Closed, PlanNotMet
+from paceline.errors import Closed, PlanNotMet, TooLarge
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
@@ -116,7 +116,7 @@ class Sending:
         try:
             slot.worker.send(message, descriptor)
             slot.inflight.append(request)
-        except OSError as error:  # out of descriptors, say: nothing has been sent, and whoever asked is told
+        except (OSError, TooLarge) as error:  # out of descriptors, say: nothing has been sent, and the caller is told
             for index in request.items:
                 self._answer(request, (index, ERROR, error, 0, None), "")
         except BaseException:

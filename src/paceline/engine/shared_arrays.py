@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from paceline.engine import machine
+from paceline.engine import machine, memory
 from paceline.errors import BadInput
 
 Array = np.ndarray[Any, Any]
@@ -56,14 +56,16 @@ class SharedArrays:
         arrays: Name → array; all zeros at first. Where they came from another process they cannot be written; where
             that is on another machine, there are none before the first `fetch`.
         mapped: Whether they are the memory itself, and not a copy that holds the rows that were fetched.
+
+    Raises:
+        TooLarge: so much memory cannot be had.
     """
 
     def __init__(self, layout: Layout) -> None:
         self.layout, self.mapped, self._fd, self._place = dict(layout), True, -1, (0, -1, 0)
         self._where = machine.this_machine()
         self._rows: dict[str, Array] = {}  # of a copy, to be written
-        self._fd = fd = os.memfd_create("paceline-arrays", os.MFD_CLOEXEC)
-        os.ftruncate(fd, max(_PAGE, _extent(layout)))
+        self._fd = fd = memory.unnamed("paceline-arrays", max(_PAGE, _extent(layout)))
         self._place = os.getpid(), fd, os.fstat(fd).st_ino
         self.arrays = _mapped(fd, layout, mmap.ACCESS_WRITE)
         _owned[self._place] = self
@@ -178,9 +180,9 @@ def _extent(layout: Layout) -> int:
 
 
 def _mapped(fd: int, layout: Layout, access: int) -> dict[str, Array]:
-    memory = mmap.mmap(fd, max(_PAGE, _extent(layout)), access=access)
+    mapping = mmap.mmap(fd, max(_PAGE, _extent(layout)), access=access)
     arrays, start = {}, 0
     for name, (shape, dtype) in layout.items():
-        arrays[name] = np.ndarray(shape, dtype, memory, start)
+        arrays[name] = np.ndarray(shape, dtype, mapping, start)
         start += _size(shape, dtype)
     return arrays

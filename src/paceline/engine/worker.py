@@ -29,6 +29,7 @@ from paceline.engine.host import Host
 from paceline.engine.isolation import IN_FLIGHT
 from paceline.engine.log_records import RecordSender
 from paceline.engine.wait import Patience, fence
+from paceline.errors import TooLarge
 
 WHERE = signal.SIGRTMAX - 1
 """The signal at which a worker writes down where it is, and dies: for one that hangs."""
@@ -161,7 +162,10 @@ class _Worker:
         self._host.current = -1
         self._words[Control.CURRENT] = 0
         self._times[Control.STARTED] = 0.0
-        self._say(("reply", reply))
+        try:
+            self._say(("reply", reply))
+        except TooLarge as error:
+            self._say(("reply", (self._host.refusal(request, error), [])))
 
     def _with_shared_arrays(self, request: tuple[Any, ...]) -> tuple[Any, ...]:
         """A port's arrays arrive as a layout, and as a descriptor that rides on the packet."""
