@@ -53,6 +53,27 @@ def lines(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (directory / "trajectories.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.parametrize(("jobs", "where"), [("0", "on 2 workers"), ("2", "here")])
+def test_verify_plays_again_elsewhere_and_compares(file: Path, tmp_path: Path, jobs: str, where: str) -> None:
+    words = ("rollout", str(file), "--policy", "random", "-j", jobs, "--verify")
+    done = run(*words, "--out", "a", cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == f"verified: 8 trajectories played again {where} came out the same"
+    (tmp_path / "worlds.py").write_text(
+        "import os\nfrom text_worlds import Ladder\n"
+        "class Fickle(Ladder):\n"
+        "    def step(self, action):\n"
+        "        text, reward, *rest = super().step(action)\n"
+        "        return text, reward + os.getpid(), *rest\n"
+    )
+    asked = yaml.safe_load(file.read_text())
+    asked["custom_envs"]["Ladder"]["env_type"] = "worlds.py:Fickle"
+    file.write_text(yaml.safe_dump(asked))
+    done = run(*words, "--out", "b", cwd=tmp_path, code=1)
+    assert (
+        done.stdout.splitlines()[-1] == f"played again {where}, these came out differently: trajectory 6, trajectory 7"
+    )
+
+
 def test_a_scripted_policy_plays_and_everything_is_on_disk(file: Path, tmp_path: Path) -> None:
     done = run("rollout", str(file), "--policy", "random", "--out", "a", cwd=tmp_path)
     assert "SimpleSokoban" in done.stdout

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import sys
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from email.utils import formatdate
@@ -283,6 +284,19 @@ def test_an_endpoint_of_ones_own_gets_none_as_its_key() -> None:
 
 def test_a_password_in_the_url_is_not_shown() -> None:
     assert "secret" not in repr(ChatPolicy("m", base_url="http://me:secret@127.0.0.1:1/v1"))
+
+
+def test_a_key_in_the_query_of_the_url_is_not_shown() -> None:
+    with LlmServer(api_key=None) as server:
+        closed = f"{server.url}?api_key=top-secret&user=me"
+    mind = ChatPolicy("m", base_url=closed, retries=0)
+    assert "?api_key=***&user=***" in repr(mind)
+    with pytest.raises(ConnectionError, match=r"\?api_key=\*\*\*&user=\*\*\*") as told:
+        ask(mind, turn())
+    assert "top-secret" not in repr(mind) + "".join(traceback.format_exception(told.value))
+    with pytest.raises(BadInput) as refused:
+        ChatPolicy("m", base_url="127.0.0.1:1/v1?api_key=top-secret")
+    assert "top-secret" not in str(refused.value)
 
 
 def test_half_a_surrogate_pair_is_no_reason_to_fail() -> None:

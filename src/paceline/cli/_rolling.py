@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from paceline.records import Records
 
 _WIDE = 200  # columns of a table at the most
+_VERIFIERS = 2  # workers
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class Asked:
             "plan": {"backend": plan.backend, "workers": plan.workers, "why": plan.why},
             "digest": rollout_digest(known),
             "interrupted": session.interrupted,
+            **({"verified": dict(session.verified), "again": session.again} if session.verified else {}),
         }
 
 
@@ -117,12 +119,16 @@ class Session:
         spent: What it has asked for.
         seconds: How long it took.
         interrupted: Whether it was ended from outside.
+        verified: Environment → whether its trajectory came out the same when it was played again.
+        again: Where it was played again, in words.
     """
 
     before: int
     spent: Spent
     seconds: float = 0.0
     interrupted: bool = False
+    verified: Mapping[int, bool] = field(default_factory=dict)
+    again: str = ""
 
     def unfinished(self, records: Records) -> dict[str, int]:
         """What was asked for in trajectories that are not on disk: it was answered, and paid for."""
@@ -180,6 +186,55 @@ def run(groups: Groups, policy: Any, records: Records, asked: Asked, pace: Pace,
                 await _close(policy)
 
         run_to_its_end(play())
+
+
+def elsewhere(plan: Plan) -> Plan:
+    """Where trajectories are played again: on workers if they were played here, here if not. What may not be loaded in
+    this process stays in workers, another number of them."""
+    from paceline.engine import Plan
+
+    if plan.trust == "data":
+        return Plan("process", (plan.workers or 1) + 1, trust="data")
+    return Plan("process", _VERIFIERS) if plan.backend == "inline" else Plan("inline")
+
+
+def verify(asked: Asked, records: Records, plan: Plan, pace: Pace, session: Session) -> None:
+    """Plays what came to an end of its own again, at a place that `elsewhere` gives, and compares."""
+    from paceline.groups.asking import run_to_its_end
+    from paceline.groups.driver import Spent, arollout, prompters
+    from paceline.groups.export import record
+    from paceline.groups.scores import finished, to_play_again
+
+    first = {env_id: line["digest"] for env_id, line in finished(records.lines).items() if not to_play_again(line)}
+    if not first:
+        return
+    again: dict[int, str] = {}
+    with asked.groups(plan) as groups:
+        policy = asked.player.find(groups, pace.concurrency)
+        groups.reset(asked.seed)
+        writers = prompters(groups)
+
+        def keep(trajectory: Any, replies: Any) -> None:
+            line = record(trajectory, replies, writers[trajectory.cache["tag"]])
+            again[int(line["env_id"])] = line["digest"]
+
+        async def play() -> None:
+            try:
+                await arollout(
+                    groups,
+                    policy,
+                    max_turns=asked.max_turns,
+                    concurrency=pace.concurrency,
+                    only=set(first),
+                    on_end=keep,
+                    usage=Spent(),
+                )
+            finally:
+                await _close(policy)
+
+        run_to_its_end(play())
+    session.again = "here" if plan.backend == "inline" else f"on {plan.workers} workers"
+    session.verified = {env_id: again.get(env_id) == digest for env_id, digest in sorted(first.items())}
 
 
 async def _close(policy: Any) -> None:
@@ -250,6 +305,10 @@ def shown(report: Mapping[str, Any]) -> None:
         print(f"time: {both}")
     print(f"plan: {report['plan']['backend']}: {report['plan']['why']}")
     print(f"digest: {report['digest']}")
+    if found := report.get("verified"):
+        wrong = [f"trajectory {env_id}" for env_id, same in found.items() if not same]
+        same = f"verified: {len(found)} trajectories played again {report['again']} came out the same"
+        print(f"played again {report['again']}, these came out differently: {', '.join(wrong)}" if wrong else same)
 
 
 def _table(report: Mapping[str, Any]) -> Table:

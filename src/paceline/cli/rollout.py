@@ -25,7 +25,7 @@ Examples:
   paceline rollout config.yaml --policy random --mode val --json
   paceline rollout config.yaml --base-url http://127.0.0.1:8000/v1 --model my-model --concurrency 128
   paceline rollout config.yaml --model gpt-x --api-key-env MY_KEY --temperature 0.7 --top-p 0.95 --max-tokens 1024
-  paceline rollout config.yaml --policy random,kw.actions=1
+  paceline rollout config.yaml --policy random,kw.actions=1 --verify
   paceline rollout config.yaml --policy my_policy.py:Agent,kw.depth=3 --out runs/mine
   paceline rollout --resume runs/mine
 
@@ -41,6 +41,7 @@ MetamathQA, WebShop, Sudoku, Game2048.
 \b
 Exit codes:
   0    every trajectory was played
+  1    --verify found a trajectory that came out differently
   2    something was asked that makes no sense; nothing has been played
   3    some trajectories failed, or were cut by the clock; the others are kept, and --resume plays these again
   130  interrupted, by Ctrl-C or SIGTERM; what is done is kept, and --resume goes on
@@ -115,6 +116,9 @@ def rollout(
     untrusted: Annotated[
         bool, typer.Option("--untrusted", help="Take data only from workers: nothing they send can run code here.")
     ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Play all again, on workers if it was here and here if not, and compare.")
+    ] = False,
 ) -> int:
     """Plays what is missing, and shows what came of it."""
     from paceline.cli._resuming import kept
@@ -154,7 +158,7 @@ def rollout(
         for note in records.notes:
             print(f"note: {note}", file=sys.stderr)
         try:
-            return _play(groups, found, records, asked, pace, as_json)
+            return _play(groups, found, records, asked, pace, as_json, verify)
         finally:
             records.close()
 
@@ -221,7 +225,8 @@ def _records(plan: dict[str, Any], out: Path | None, resume: Path | None) -> Rec
     return Records(path, _LINES, plan, resume=resume is not None, keep=summary)
 
 
-def _play(groups: Groups, player: Any, records: Records, asked: Asked, pace: Pace, as_json: bool) -> int:
+def _play(groups: Groups, player: Any, records: Records, asked: Asked, pace: Pace, as_json: bool, verify: bool) -> int:
+    from paceline.cli import _rolling
     from paceline.cli._ending import sigterm_as_ctrl_c
     from paceline.cli._rolling import Session, run, shown
     from paceline.errors import NotKept
@@ -233,11 +238,14 @@ def _play(groups: Groups, player: Any, records: Records, asked: Asked, pace: Pac
     try:
         with sigterm_as_ctrl_c():
             run(groups, player, records, asked, pace, session.spent)
+            session.seconds = perf_counter() - start
+            if verify:
+                _rolling.verify(asked, records, _rolling.elsewhere(groups.plan), pace, session)
     except KeyboardInterrupt:
         session.interrupted = True
     except NotKept as error:
         broken = error
-    session.seconds = perf_counter() - start
+    session.seconds = session.seconds or perf_counter() - start
     report = asked.report(groups, records, session)
     try:
         records.finish(report)
@@ -250,4 +258,6 @@ def _play(groups: Groups, player: Any, records: Records, asked: Asked, pace: Pac
     if session.interrupted:
         print(f"interrupted; go on with: paceline rollout --resume {records.path}", file=sys.stderr)
         return 130
+    if not all(session.verified.values()):
+        return 1
     return 3 if any(row["failures"] or row["cuts"] for row in report["tags"].values()) else 0

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote_plus, urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
@@ -31,6 +32,7 @@ OPENAI = "https://api.openai.com/v1"
 _MOST_CONNECTIONS = 1000  # the openai package opens no more
 _OWN = ("model", "messages", "seed", "stream", "n")  # what a turn decides, or the reading of an answer relies on
 _MOST_SAID = 500  # characters of a server's words that an error repeats
+_SHORT = 4  # characters: what is no longer may stand in any text
 _LOW_31 = (1 << 31) - 1
 _LOW_63 = (1 << 63) - 1
 
@@ -115,7 +117,7 @@ class ChatPolicy:
         self._faults: Counter[str] = Counter()
 
     def __repr__(self) -> str:
-        return f"ChatPolicy({self.model!r}, base_url={_without_password(self._url)!r})"
+        return f"ChatPolicy({self.model!r}, base_url={_without_secrets(self._url)!r})"
 
     @property
     def usage(self) -> Usage:
@@ -208,11 +210,12 @@ class ChatPolicy:
 
     def _failure(self, seen: list[Fault]) -> Exception:
         last = seen[-1]
-        where = f"{_without_password(self._url)}/chat/completions, model {self.model!r}"
+        where = f"{_without_secrets(self._url)}/chat/completions, model {self.model!r}"
         # Some servers repeat the key that they refuse. It is looked for before the text is cut: half a key is one, too.
-        said = (str(last).replace(self._key.get_secret_value(), "***") if len(self._key) > 4 else str(last))[
-            :_MOST_SAID
-        ]
+        said = str(last)
+        for secret in _secrets(self._url, self._key.get_secret_value()):
+            said = said.replace(secret, "***")
+        said = said[:_MOST_SAID]
         if not last.passing:
             return BadInput(f"{where}: {said}{_advice(last.status)}")
         kinds = ", ".join(f"{kind} × {count}" for kind, count in Counter(fault.kind for fault in seen).items())
@@ -241,7 +244,7 @@ def _endpoint(base_url: str | None, api_key: str | None) -> tuple[str, SecretStr
         raise BadInput("the API key has characters that no HTTP header can carry; copy it anew")
     url = (own or OPENAI).rstrip("/")
     if not _is_url(url):
-        raise BadInput(f"base_url is {url!r}; give one like http://127.0.0.1:8000/v1")
+        raise BadInput(f"base_url is {_without_secrets(url)!r}; give one like http://127.0.0.1:8000/v1")
     return url, SecretStr(key)
 
 
@@ -279,6 +282,19 @@ def _advice(status: int | None) -> str:
     return "; check the model's name, and that base_url ends where /chat/completions begins" if status == 404 else ""
 
 
-def _without_password(url: str) -> str:
+def _without_secrets(url: str) -> str:
+    """An address as it may be shown: without a password, and without the values of its query, which may be keys."""
+    try:
+        parts = urlsplit(url)
+        url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    except ValueError:
+        pass  # it is none, and is about to be refused
+    return re.sub(r"([?&][^=&#]*)=[^&#]*", r"\1=***", url)
+
+
+def _secrets(url: str, key: str) -> list[str]:
+    """What must not be repeated in what a server says: the longest first, as one may be a part of another."""
     parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    given = re.findall(r"[?&][^=&#]*=([^&#]*)", url)
+    found = {key, parts.password or "", *given, *map(unquote_plus, given)}
+    return sorted((each for each in found if len(each) > _SHORT), key=len, reverse=True)
