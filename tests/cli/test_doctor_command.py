@@ -105,6 +105,12 @@ def test_a_good_env_gets_a_table_and_code_0() -> None:
     assert conclusion == "Reproducible: seed 0 gave the same trajectory however it was played."
 
 
+def test_an_env_of_pettingzoo_is_named_as_for_eval() -> None:
+    answer = doctor("pz:classic.rps_v2")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout.splitlines()[0] == "pz:classic.rps_v2"
+
+
 def test_json_is_one_object_and_nothing_else(home: Path) -> None:
     """Though this env prints, here and in the workers."""
     answer = doctor("my_envs.py:Dice", "--json", "--steps", "30", "--seed", "5", cwd=home)

@@ -60,6 +60,7 @@ def test_an_episode_does_not_depend_on_what_else_is_played() -> None:
         ([], Counter, {}, "there is no mission to evaluate"),
         (MEETING, [], {"episodes": 0}, "episodes=0"),
         ([MEETING, MEETING], Counter, {}, "more than one mission is called meeting"),
+        ([MEETING, Mission("meeting", Meeting, {"length": 5})], Counter, {}, "more than one mission is called meeting"),
         (MEETING, [Counter, Counter], {}, "more than one policy is called Counter"),
         (MEETING, Counter, {"plan": -1}, "plan=-1 makes no sense"),
         (MEETING, Counter, {"plan": "nowhere"}, "no backend is called 'nowhere'"),
