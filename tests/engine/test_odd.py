@@ -19,6 +19,7 @@ from members import BadStr, DeadlyToBind, Dictionary, Fault, Ledger, Odd, SlowRo
 import paceline
 from paceline import PlanNotMet, Pool
 from paceline.engine import HERE, sending
+from paceline.engine.chatter import Voice
 from paceline.engine.host import Host
 from paceline.engine.seat import ERROR
 
@@ -282,6 +283,20 @@ def test_half_a_line_is_kept_for_the_last_words_and_shown_once_it_is_whole(capfd
     assert bar.endswith("2999 done")
     assert len(bar) < 1 << 17
     assert sum("farewell" in line for line in lines) == 1
+
+
+def test_a_line_that_comes_in_pieces_is_put_together_once_at_its_end(capfd: pytest.CaptureFixture) -> None:
+    reader, writer = os.pipe()
+    os.close(writer)
+    voice = Voice(reader, lambda: "w")
+    pieces = [b"x" * 100 for _ in range(50)]
+    for piece in pieces:
+        voice._take(piece)
+    assert all(kept is piece for kept, piece in zip(voice._rest, pieces, strict=True))
+    assert voice.last_words() == "x" * 5000
+    voice._take(b"y\nnext")
+    voice.close()
+    assert capfd.readouterr().err == f"[w] {'x' * 5000}y\n[w] next\n"
 
 
 def test_workers_of_a_forked_child_are_heard() -> None:

@@ -34,7 +34,7 @@ class Voice(PipeReader):
         super().__init__(fd)
         self.tag = tag
         self.tail = b""
-        self._rest = b""
+        self._rest: list[bytes] = []  # of a line whose end has not come: joined once, however long it gets
         self._half = b""
         self._hushed = False
 
@@ -47,16 +47,21 @@ class Voice(PipeReader):
     def last_words(self) -> str:
         """Everything still in the pipe is read first, so that a C stack written in dying is there."""
         self.listen()
-        return (self.tail + self._half + self._rest).decode("utf-8", "replace").strip()
+        return (self.tail + self._half + b"".join(self._rest)).decode("utf-8", "replace").strip()
 
     def _end(self) -> None:
-        for rest in (self._half, self._rest):
+        for rest in (self._half, b"".join(self._rest)):
             if rest:
                 self._line(rest)
-        self._half = self._rest = b""
+        self._half, self._rest = b"", []
 
     def _take(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        first, *others = data.split(b"\n")
+        self._rest.append(first)
+        if not others:
+            return
+        lines = [b"".join(self._rest), *others[:-1]]
+        self._rest = others[-1:]
         with SPEAKING:
             for line in lines:
                 self._line(line)
@@ -221,5 +226,6 @@ class TaggedLines(io.TextIOBase):
         return True
 
     def _write(self, data: bytes) -> None:
-        while data:
-            data = data[os.write(self._fd, data) :]
+        left = memoryview(data)  # a pipe takes a little at a time: what is left is not copied each time
+        while left:
+            left = left[os.write(self._fd, left) :]
