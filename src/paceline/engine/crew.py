@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+from _thread import get_ident
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from time import monotonic, perf_counter
@@ -24,6 +25,7 @@ from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.isolation import on_a_worker_thread
 from paceline.engine.mapped import Mapped
 from paceline.engine.moving import Moving, Spreading, spread
+from paceline.engine.one_thread import in_use
 from paceline.engine.recovery import WORK, Recovery
 from paceline.engine.roster import HERE, Event, Member, Slot
 from paceline.engine.sending import JOURNALED, Sending
@@ -95,6 +97,7 @@ class Crew:
         self.owner = os.getpid()
         self.closed = False
         self.runs_here = False  # a member in the caller's process is in the middle of a call
+        self.inside: int | None = None  # the thread that is in the middle of a call to the pool: one_thread.py
         self.slots = {HERE: Slot(HERE, find("inline"))}
         self.backend = find(backend)
         self.slots.update({number: Slot(number, self.backend) for number in range(workers)})
@@ -132,9 +135,16 @@ class Crew:
         if self.closed:
             raise Closed("this pool has been closed")
 
+    def check_alone(self) -> None:
+        """Raises `BadInput` if another thread is in the middle of a call to this pool."""
+        inside = self.inside
+        if inside is not None and inside != get_ident():
+            raise in_use()
+
     def check_outside(self) -> None:
         """Raises `BadInput` if a member in the caller's process asks its own pool in the middle of its call."""
         if self.runs_here:
+            self.check_alone()
             raise BadInput("a member has asked its own pool for something in the middle of its call; ask from outside")
 
     def distrust(self) -> None:

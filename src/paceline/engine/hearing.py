@@ -7,12 +7,14 @@ worker.receive ──► collect ──► take ──► journal ──► whoe
 
 from __future__ import annotations
 
+from _thread import get_ident
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
 from paceline.engine.backend import Gone
 from paceline.engine.calls import Request
 from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.one_thread import in_use
 from paceline.engine.recovery import WORK
 from paceline.engine.roster import HERE, Member, Slot
 from paceline.engine.seat import ERROR, OK, SHARED, UNFIT, Result
@@ -38,17 +40,25 @@ class Hearing:
 
         Returns False if nothing is under way, so that nothing can come.
         """
-        if self._crew.closed:
+        crew = self._crew
+        if crew.closed:
             return False
-        self._crew.check_outside()
-        self._crew.mend()
+        me, outer = get_ident(), crew.inside
+        if outer is not None and outer != me:
+            raise in_use()
+        crew.inside = me
         try:
-            return self._pump(timeout)
-        except BaseException as error:
-            self._crew.distrust()
-            if isinstance(error, KeyboardInterrupt):  # the user's own lines matter, not where we slept
-                raise error.with_traceback(None) from None
-            raise
+            crew.check_outside()
+            crew.mend()
+            try:
+                return self._pump(timeout)
+            except BaseException as error:
+                crew.distrust()
+                if isinstance(error, KeyboardInterrupt):  # the user's own lines matter, not where we slept
+                    raise error.with_traceback(None) from None
+                raise
+        finally:
+            crew.inside = outer
 
     def _pump(self, timeout: float | None) -> bool:
         here = self._crew.slots[HERE]

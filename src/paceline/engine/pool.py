@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+from _thread import get_ident
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -31,6 +32,7 @@ from paceline.engine.host import MAX_MESSAGE
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.mapped import Mapped
 from paceline.engine.moving import Spreading, spread
+from paceline.engine.one_thread import in_use, one_thread
 from paceline.engine.packing import pack_calls, pack_one
 from paceline.engine.pilot import Pilot
 from paceline.engine.plan import Plan
@@ -183,9 +185,20 @@ class Pool:
         Returns:
             The answers in member order, whatever the order of `calls`.
         """
-        handle = self.post(method, calls, record=record, deadline=deadline)
-        handle.finish()
-        self.round_over(handle)
+        crew = self._crew
+        me, outer = get_ident(), crew.inside
+        if outer is not None and outer != me:
+            raise in_use()
+        crew.inside = me  # of the whole call: nobody else's comes between its question and its answers
+        try:
+            self._open()
+            if record:  # a read must find things as they are
+                self.round_begins()
+            handle = self._submit(method, self.pack(calls), record, deadline, False)
+            handle.finish()
+            self.round_over(handle)
+        finally:
+            crew.inside = outer
         return dict(handle.outcomes()) if outcomes else handle.wait()
 
     def post(
@@ -202,8 +215,8 @@ class Pool:
         Args:
             apart: One message per member instead of one per worker, so that each can be ready by itself.
         """
-        self._open()
-        if record:  # a read must find things as they are
+        self._open().check_alone()
+        if record:
             self.round_begins()
         return self.post_packed(method, self.pack(calls), record=record, deadline=deadline, apart=apart)
 
@@ -237,15 +250,14 @@ class Pool:
             apart: As for `post`.
         """
         crew = self._open()
-        limit = self._limit(deadline)
-        if crew.ports:
-            crew.settle_rings(calls)
-        handle = Handle(crew.hearing.pump, calls)
-        with UNINTERRUPTED:
-            for number, items in self._by_slot(calls, apart):
-                request = Request("call", items, method=method, record=record, handle=handle, deadline=limit)
-                crew.sending.submit(crew.slots[number], request)
-        return handle
+        me, outer = get_ident(), crew.inside
+        if outer is not None and outer != me:
+            raise in_use()
+        crew.inside = me
+        try:
+            return self._submit(method, calls, record, deadline, apart)
+        finally:
+            crew.inside = outer
 
     def round_begins(self) -> None:
         """Under auto: something is about to be asked, and nothing is under way that could not wait, so everybody may
@@ -266,9 +278,16 @@ class Pool:
                 raised. It is not interrupted, so it must not take long: it should keep the handle, and read it later.
         """
         crew = self._open()
-        slot = where_all_live_here(crew)
-        if slot is not None:
-            run_straight(crew, slot, method, calls, take)
+        me, outer = get_ident(), crew.inside
+        if outer is not None and outer != me:
+            raise in_use()
+        crew.inside = me
+        try:
+            slot = where_all_live_here(crew)
+            if slot is not None:
+                run_straight(crew, slot, method, calls, take)
+        finally:
+            crew.inside = outer
 
     def round_over(self, *handles: Handle) -> None:
         """Under auto: what was posted has been answered, and nothing else is under way, so it can be learned from."""
@@ -285,6 +304,7 @@ class Pool:
             if mine and slot.worker.can_kill:
                 slot.worker.kill()
 
+    @one_thread
     def map(
         self,
         function: Callable[[Any], Any],
@@ -318,6 +338,7 @@ class Pool:
     ) -> Iterator[tuple[int, Outcome]]:
         """Like `map`, but yields (index, outcome) as items finish."""
         crew = self._open()
+        crew.check_alone()
         number = self._number()
         stream = Stream(crew, number, keyed(items, keys), self._limit(deadline), self._packed)
         mapped = Mapped(function, crew.draws)
@@ -335,6 +356,7 @@ class Pool:
                     slot.defined.remove(number)
                     crew.sending.submit(slot, Request("forget", {}, method=number))
 
+    @one_thread
     def port(
         self,
         method: str,
@@ -405,6 +427,7 @@ class Pool:
         """What happened without changing the result: lost workers, rebuilds, moves."""
         return list(self._crew.events)
 
+    @one_thread
     def move(
         self, placement: Sequence[int] | Mapping[int, int], *, backend: str | None = None, workers: int | None = None
     ) -> None:
@@ -420,6 +443,7 @@ class Pool:
         self._drain()
         crew.moving.move(target, backend=backend, workers=workers)
 
+    @one_thread
     def snapshot(self) -> None:
         """Asks every member that has `snapshot` and `restore` for a snapshot; their journals start from there.
 
@@ -460,6 +484,21 @@ class Pool:
             raise Closed("this pool belongs to the process that this one was forked from; make a new one")
         self._crew.check_outside()
         return self._crew
+
+    def _submit(
+        self, method: str, calls: dict[int, wire.Packed], record: bool, deadline: float | None, apart: bool
+    ) -> Handle:
+        """Hands packed calls to their slots, for the thread that is within."""
+        crew = self._crew
+        limit = self._limit(deadline)
+        if crew.ports:
+            crew.settle_rings(calls)
+        handle = Handle(crew.hearing.pump, calls)
+        with UNINTERRUPTED:
+            for number, items in self._by_slot(calls, apart):
+                request = Request("call", items, method=method, record=record, handle=handle, deadline=limit)
+                crew.sending.submit(crew.slots[number], request)
+        return handle
 
     def _number(self) -> int:
         self._next += 1

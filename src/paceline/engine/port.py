@@ -19,6 +19,7 @@ from paceline.engine.book import Book
 from paceline.engine.calls import Request
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.isolation import Swapping
+from paceline.engine.one_thread import one_thread
 from paceline.engine.ringing import Ringing
 from paceline.engine.roster import Slot
 from paceline.engine.round_clock import RoundClock
@@ -79,6 +80,7 @@ class Port:
 
     # -- the caller's side ----------------------------------------------------------------------------
 
+    @one_thread
     def post(self, members: Iterable[int] | None = None) -> None:
         """Rings the workers of these members (None: all). Does not wait; the inputs are the workers' until `wait`.
 
@@ -115,6 +117,7 @@ class Port:
             self.cancel()
             raise
 
+    @one_thread
     def wait(self, min_ready: int | None = None, *, timeout: float | None = None, outcomes: bool = False) -> list[int]:
         """Waits for `min_ready` of the posted members (None: all of them), or for `timeout` seconds.
 
@@ -204,6 +207,7 @@ class Port:
         if self.book.outstanding or members is not None:
             self.book.check_idle(self.book.chosen(members))
 
+    @one_thread
     def close(self) -> None:
         """Unbinds the port; its arrays stay as they are."""
         if self._number not in self._crew.ports:
@@ -258,6 +262,8 @@ class Port:
     def _check_open(self) -> None:
         if self._crew.closed or self._number not in self._crew.ports:
             raise Closed("this port, or its pool, has been closed")
+        if self._crew.inside is not None:
+            self._crew.check_alone()
         self._crew.check_outside()
 
     def _check_not_within(self) -> None:

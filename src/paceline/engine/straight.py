@@ -7,11 +7,13 @@ is held in the names of one function, which is made anew when something has stir
 
 from __future__ import annotations
 
+from _thread import get_ident
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from paceline.engine.generators import GENERATORS
 from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.one_thread import in_use
 from paceline.engine.serving import Raised
 
 if TYPE_CHECKING:
@@ -37,6 +39,10 @@ def straight_round(crew: Crew, port: Port, bound: BoundPort, isolation: Swapping
             return False
         if not rounds % _ROUNDS_PER_CLOCK and pilot is not None and not port.pilot_rests():
             return False
+        me, outer = get_ident(), crew.inside
+        if outer is not None and outer != me:
+            raise in_use()
+        crew.inside = me  # without a call until the try: nothing can come between
         if answers.extras or answers.errors:
             answers.extras, answers.errors = {}, {}
         said: dict[int, Any] = {}
@@ -68,6 +74,8 @@ def straight_round(crew: Crew, port: Port, bound: BoundPort, isolation: Swapping
         except BaseException:
             _give_up(port, marks, isolation if watched else None)
             raise
+        finally:
+            crew.inside = outer
         return True
 
     return run
