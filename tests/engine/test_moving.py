@@ -55,6 +55,18 @@ def test_members_that_cannot_travel_stay_where_they_are() -> None:
         assert pool.call("get") == {0: 3.0, 1: 4.0}
 
 
+def test_a_move_that_fails_leaves_the_number_of_threads_as_it_was() -> None:
+    held = threading.Lock()
+
+    class Held(Ledger):
+        lock = held
+
+    with Pool([Held]) as pool:
+        with pytest.raises(paceline.NotSendable):
+            pool._crew.moving.relocate("process", 1, threads=4)
+        assert pool._crew.settings.threads == 1
+
+
 @pytest.mark.parametrize("hangs", [True, False])
 def test_a_snapshot_that_fails_leaves_the_journal_and_an_event(killable: str, hangs: bool) -> None:
     with Pool([partial(Unsaveable, hangs), Saved], backend=killable, deadline=0.3, restarts=1) as pool:

@@ -103,9 +103,15 @@ class Moving:
     def relocate(self, backend: str, workers: int, *, own: int = 0, threads: int = 1) -> None:
         """Moves everybody: to so many workers of a backend (`own` members: here), or all here."""
         here = backend == "inline"
-        self._crew.settings = replace(self._crew.settings, threads=threads)
+        before, slots = self._crew.settings, self._crew.slots
+        self._crew.settings = replace(before, threads=threads)
         placed = self._crew.spreading(len(self._crew.members), 0 if here else workers, own)
-        self.move(dict(enumerate(placed)), backend=None if here else backend, workers=0 if here else workers)
+        try:
+            self.move(dict(enumerate(placed)), backend=None if here else backend, workers=0 if here else workers)
+        except BaseException:
+            if self._crew.slots is slots:  # nobody has moved, so workers to come are like those that there are
+                self._crew.settings = before
+            raise
 
     def _slots_for(self, backend: str | None, workers: int | None) -> tuple[Backend, dict[int, Slot]]:
         """Slots that stay are kept with their workers; those of another backend are new."""

@@ -42,7 +42,7 @@ from paceline.engine.rows import Spec
 from paceline.engine.straight_calls import run_straight, where_all_live_here
 from paceline.engine.stream import MANY, Stream
 from paceline.engine.trace import Trace
-from paceline.errors import BadInput, Closed, PacelineError
+from paceline.errors import BadInput, Closed, NotSendable, PacelineError
 from paceline.seeds import Key
 
 DEADLINE = 60.0
@@ -162,6 +162,9 @@ class Pool:
         self._finalizer = lifetimes.begin(self, self._crew)
         try:
             self._build(failed_builds)
+        except NotSendable as error:  # the recipe matters, not where among our lines it was packed
+            self.close()
+            raise error.with_traceback(None) from error.__cause__
         except BaseException:
             self.close()
             raise

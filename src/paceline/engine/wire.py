@@ -117,7 +117,10 @@ def _by_value(value: Any, buffers: _Apart) -> bytes:
     try:
         return cloudpickle.dumps(value, 5, buffer_callback=buffers)  # type: ignore[no-any-return]
     except Exception as error:
-        raise NotSendable(f"{_named(value)}: {words(error)}. {_REMEDY}") from error
+        # Where pickle refused says nothing that the words do not; where code of the value's own raised does.
+        last = traceback.extract_tb(error.__traceback__)[-1].filename
+        cause = None if last == cloudpickle.dumps.__code__.co_filename else error
+        raise NotSendable(f"{_named(value)}: {words(error)}. {_REMEDY}") from cause
 
 
 _REMEDY = "Make it where it is used (within the recipe, or the call), or keep everybody here: workers=0, or plan=0"

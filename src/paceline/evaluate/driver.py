@@ -400,4 +400,4 @@ def _check_sendable(run: Run) -> None:
     try:
         check_sendable(run)
     except NotSendable as error:
-        raise BadInput(f"{error}; to play it here: --jobs 0, plan=0") from error
+        raise BadInput(f"{error}; to play it here: --jobs 0, plan=0") from error.__cause__

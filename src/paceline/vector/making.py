@@ -9,6 +9,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from paceline.engine import Plan, Trace
+from paceline.errors import NotSendable
 from paceline.vector.arguments import (
     Recipe,
     mode_of,
@@ -61,18 +62,14 @@ def make_vec(
 
     Raises:
         BadInput: an option makes no sense.
+        NotSendable: an env cannot be built in a worker, as its recipe cannot be sent there.
     """
     limit = seconds_of(deadline)
     where = planned(plan, limit)
     recipes = recipes_of(env_fns, num_envs, options, apart=where.trust == "data")
     rules = Rules(mode_of(autoreset), root_of(seed), reseeds(reseed), tasks_of(tasks), yes_or_no("check", check))
-    return PaceVectorEnv(
-        recipes,
-        rules,
-        where,
-        observation_mode,
-        yes_or_no("copy", copy),
-        limit,
-        trace,
-        seeded=seed is not None,
-    )
+    arrays = yes_or_no("copy", copy)
+    try:
+        return PaceVectorEnv(recipes, rules, where, observation_mode, arrays, limit, trace, seeded=seed is not None)
+    except NotSendable as error:  # the recipe matters, not where among our lines it was packed
+        raise error.with_traceback(None) from error.__cause__
