@@ -1,9 +1,13 @@
-"""Ctrl-C at a chosen line."""
+"""Ctrl-C at a chosen line, or in the middle of a call."""
 
 from __future__ import annotations
 
 import linecache
+import os
+import signal
 import sys
+from collections.abc import Callable
+from threading import Timer
 from types import FrameType
 from typing import Any
 
@@ -44,3 +48,9 @@ class Interrupting:
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
+
+
+def interrupted(call: Callable[[], Any]) -> None:
+    """Calls what waits for something, and presses Ctrl-C meanwhile."""
+    Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+    call()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import threading
 import time
 import weakref
 from functools import partial
@@ -14,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import psutil
 import pytest
-from interrupting import Interrupting
+from interrupting import Interrupting, interrupted
 from members import Walker
 from waits import until
 
@@ -232,9 +231,8 @@ def test_after_ctrl_c_nobody_of_before_takes_part() -> None:
     with Pool([Adds] * 4, backend="thread", workers=2) as pool:
         port = pool.port("row", *ORDER)
         port.inputs["order"][:] = 5
-        threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()
         with pytest.raises(KeyboardInterrupt):
-            port.round()
+            interrupted(port.round)
         for turn in range(1, 5):
             port.inputs["order"][:] = 10
             port.round()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-from threading import Timer
 from typing import Any
 
 import numpy as np
 import pytest
-from interrupting import Interrupting
+from interrupting import Interrupting, interrupted
 from text_worlds import config, said
 
 from paceline import BadInput, NotSendable, PlanNotMet, SharedRandomness
@@ -174,9 +171,8 @@ def test_after_ctrl_c_here_every_turn_comes_later_and_once() -> None:
     with Groups(config({"Told": 3}, group_size=2), plan="inline") as groups:
         groups.reset(seed=1)
         groups.step([said(n, "a") for n in range(6)])
-        Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
         with pytest.raises(KeyboardInterrupt):
-            groups.step(inputs)
+            interrupted(lambda: groups.step(inputs))
         assert groups.under_way == list(range(6))
         assert sorted(answer.env_id for answer in groups.ready(6)) == list(range(6))
         digest = groups.digest()

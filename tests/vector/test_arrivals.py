@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +12,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.error import NoAsyncCallError
+from interrupting import interrupted
 
 from paceline import BadInput, Closed, Plan
 from paceline.vector import PaceVectorEnv, make_vec
@@ -203,11 +200,6 @@ def test_nothing_is_waited_for_that_was_not_asked_for(make: Any, plan: Any) -> N
         with pytest.raises(NoAsyncCallError):
             envs.step_wait()
         assert envs.step(np.zeros(3, int))[1].tolist() == [5, 4, 5]
-
-
-def interrupted(wait: Callable[[], Any]) -> None:
-    threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
-    wait()
 
 
 class BlockedText(Text, Blocked):
