@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from interrupting import interrupted
 from members import Clock, Fault, Walker, dying
 from shm import named_memory
 from waits import is_alive, until, until_readable
@@ -549,6 +550,24 @@ def test_a_lost_fork_server_is_replaced() -> None:
                 os.kill(psutil.Process(pool.workers[0].pid).ppid(), signal.SIGKILL)
             calls = {0: (float(turn),)}
             assert paceline.digest(pool.call("step", calls)) == paceline.digest(plain.call("step", calls))
+
+
+def test_ctrl_c_while_a_worker_is_being_started_ends_no_other_pool_s() -> None:
+    with Pool([partial(Walker, 1)], backend="process") as pool:
+        pool.call("step", {0: (0.0,)})
+        pid = pool.workers[0].pid
+        server = psutil.Process(pid).parent()
+        assert server is not None
+        server.suspend()  # so that it has been asked, and has not answered
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                interrupted(lambda: Pool([partial(Walker, 2)], backend="process"))
+        finally:
+            server.resume()
+        with Pool([partial(Walker, 3)], backend="process") as other:
+            assert psutil.Process(other.workers[0].pid).parent() == server
+        assert pool.call("step", {0: (1.0,)})
+        assert (pool.workers[0].pid, pool.events) == (pid, [])
 
 
 def test_from_a_real_notebook() -> None:

@@ -23,6 +23,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any, BinaryIO
 
+from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.errors import PlanNotMet
 
 # Packages that are dear to import, start no thread in doing so, and survive a fork.
@@ -101,10 +102,13 @@ class ForkServer:
         self.owner = os.getpid()
         self._lock = threading.Lock()
         self._broken = False
-        self._greeting = process is not None  # a question that it answers when it has imported everything
+        self._owed = process is not None  # an answer that is still to come, and that nobody waits for
+        self._torn = False  # we may have been interrupted in the middle of a message
         self._sock, self._process = sock, process
-        if self._greeting:
-            send(sock, ("status", 0), [])
+        self._line = select.poll()
+        self._line.register(sock, select.POLLIN)
+        if self._owed:
+            send(sock, ("status", 0), [])  # it answers when it has imported everything
 
     def fork(self, config: dict[str, Any], fds: list[int]) -> tuple[int, int]:
         """Starts a worker that owns `fds`. Returns its pid and a descriptor that turns readable at its end."""
@@ -139,39 +143,51 @@ class ForkServer:
     @property
     def ready(self) -> bool:
         """Whether it has imported everything, so that it forks at once."""
-        if self._greeting and self._lock.acquire(blocking=False):  # else it is being asked for a worker
+        if self._owed and self._lock.acquire(blocking=False):  # else it is being asked for a worker
             try:
-                self._greeting = not select.select([self._sock], [], [], 0)[0] or not self._take_greeting()
+                if self._line.poll(0):
+                    self._take_owed()
+            except (OSError, EOFError):  # it is gone: who asks it for a worker is told
+                self._broken, self._owed = True, False
             finally:
                 self._lock.release()
-        return not self._greeting
-
-    def _take_greeting(self) -> bool:
-        try:
-            receive(self._sock)
-        except (OSError, EOFError):  # it is gone: who asks it for a worker is told
-            self._broken = True
-        return True
+        return not self._owed
 
     def _ask(self, request: tuple[Any, ...], fds: list[int]) -> tuple[Any, list[int]]:
         with self._lock:
             try:
-                if self._greeting:
-                    receive(self._sock)
-                    self._greeting = False
-                send(self._sock, request, fds)
-                return receive(self._sock)
+                if self._owed:
+                    self._take_owed()
+                with UNINTERRUPTED:
+                    self._torn = True
+                    send(self._sock, request, fds)
+                    self._owed, self._torn = True, False
+                return self._answer()
             except (OSError, EOFError) as error:
                 if getattr(error, "errno", None) == errno.EMSGSIZE:  # nothing was sent, and the server lives
+                    self._torn = False
                     raise PlanNotMet(_too_large()) from error
                 self._broken = True
                 raise PlanNotMet(f"the process that starts workers is gone{self._exit_code()}") from error
             except BaseException:
-                # Interrupted between question and answer: the next question would get this one's answer.
-                self._broken = True
-                if self._process is not None:
-                    self._process.kill()
+                if self._torn:  # by a handler of the user's: the next question might get this one's answer
+                    self._broken = True
+                    if self._process is not None:
+                        self._process.kill()
                 raise
+
+    def _answer(self) -> tuple[Any, list[int]]:
+        """The answer that is owed. Ctrl-C may come while we wait for it: then it is taken before the next question."""
+        self._line.poll()
+        with UNINTERRUPTED:
+            self._torn = True
+            answer = receive(self._sock)
+            self._owed = self._torn = False
+        return answer
+
+    def _take_owed(self) -> None:
+        for fd in self._answer()[1]:  # of a worker that nobody has, and that ends by itself
+            os.close(fd)
 
     def _exit_code(self) -> str:
         return "" if self._process is None else f" (exit code {self._process.poll()})"
