@@ -39,13 +39,15 @@ def actor(name: str) -> Any:
     """The network that every contestant asks: two layers of 64, in torch, on one thread. It draws nothing."""
     import torch
     from torch import nn
+    from torch.nn.utils import skip_init
 
     class Actor(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             inputs, outputs = SIZES[name]
-            layers = [nn.Linear(inputs, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, HIDDEN), nn.Tanh()]
-            self.layers = nn.Sequential(*layers, nn.Linear(HIDDEN, outputs), nn.Tanh())
+            linear = partial(skip_init, nn.Linear)  # draws nothing
+            layers = [linear(inputs, HIDDEN), nn.Tanh(), linear(HIDDEN, HIDDEN), nn.Tanh()]
+            self.layers = nn.Sequential(*layers, linear(HIDDEN, outputs), nn.Tanh())
             rng = np.random.default_rng(SEED)
             for weights in self.parameters():
                 drawn = rng.normal(0, 0.3 / np.sqrt(weights.shape[-1]), weights.shape)

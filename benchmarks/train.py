@@ -137,9 +137,10 @@ def overlap(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
     (C + L) / max(C, L). The second divides CPU times: what two cores that are free would give at the most.
     """
     mission, epochs = numbers(8, INPUTS, 25), sizes.epochs
-    collecting, step = _costs(mission)
-    steps = max(1, round(collecting / step))
-    ideal = (collecting + steps * step) / max(collecting, steps * step)
+    collecting, fixed, step = _costs(mission)
+    steps = max(1, round((collecting - fixed) / step))
+    learning = fixed + steps * step
+    ideal = (collecting + learning) / max(collecting, learning)
     room = 2 + epochs * (2 * sizes.overlap_rounds + 2)
     spec = f"dqn,hidden=128x128,batch=64,steps={steps}"
     with Training(mission, spec, room, _HERE, 1) as here, Training(mission, spec, room, _APART, 1) as apart:
@@ -150,22 +151,25 @@ def overlap(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
         busiest = {name: lambda call=call: _busiest(call) for name, call in calls.items()}
         cpu = interleave(Quiet(limit=math.inf), busiest, sizes.overlap_rounds)
         same = _state(here) == _state(apart)
-    what = f"asynchronous, {collecting * 1e3:.0f} ms to collect and {steps * step * 1e3:.0f} ms to learn"
+    what = f"asynchronous, {collecting * 1e3:.0f} ms to collect and {learning * 1e3:.0f} ms to learn"
     aim = round(0.85 * ideal, 2)
     yield gain_row(f"{what}, {epochs} epochs: here / 1 worker", wall["apart"], wall["here"], aim)
     yield gain_row("… CPU here / CPU of the busier one of main and worker", cpu["apart"], cpu["here"], aim)
     yield Row("… weights and rewards of both", "", "the same", "yes" if same else "no")
 
 
-def _costs(mission: Any) -> tuple[float, float]:
-    """CPU seconds of collecting an epoch, and of a gradient step of all agents."""
-    taken = []
-    for steps in (1, 33):
-        with Training(mission, f"dqn,hidden=128x128,batch=64,steps={steps}", 12, _HERE) as training:
-            training.play(2)
-            taken.append(_cpu(lambda training=training: training.play(10)) / 10)
-    step = (taken[1] - taken[0]) / 32
-    return taken[0] - step, step
+def _costs(mission: Any) -> tuple[float, float, float]:
+    """CPU seconds of collecting an epoch, of the updates of all agents without their steps, and of one step of all."""
+    never = 10**6  # rows
+    idle, short, long = (_epoch(mission, steps, warmup) for steps, warmup in ((1, never), (1, 0), (33, 0)))
+    step = (long - short) / 32
+    return idle, short - idle - step, step
+
+
+def _epoch(mission: Any, steps: int, warmup: int) -> float:
+    with Training(mission, f"dqn,hidden=128x128,batch=64,steps={steps}", 22, _HERE, warmup=warmup) as training:
+        training.play(2)
+        return _cpu(lambda: training.play(20)) / 20
 
 
 def _busiest(call: Callable[[], Any]) -> float:

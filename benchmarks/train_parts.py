@@ -77,6 +77,7 @@ class Training:
         plan: Where learners live.
         lag: By how many updates the weights that act are behind.
         capacity: How many rows of each agent are kept.
+        warmup: Rows of an agent before its first update.
         turn: "simultaneous" or "ordered".
         speculate: Whether agents in order are answered ahead; None: where it pays.
     """
@@ -89,12 +90,13 @@ class Training:
         plan: Plan,
         lag: int = 0,
         capacity: int | None = None,
+        warmup: int = 0,
         turn: str = "simultaneous",
         speculate: bool | None = None,
     ) -> None:
         world = in_turns(mission_of(mission), turn)
         recipes = recipes_of(learners, world, 0, "cpu")
-        job = Job(world, recipes, Timetable(epochs, lag=lag), capacity=capacity, turn=turn)
+        job = Job(world, recipes, Timetable(epochs, lag=lag), warmup=warmup, capacity=capacity, turn=turn)
         self._stack = ExitStack()
         self.trainer = self._stack.enter_context(Trainer(job, plan, speculate=speculate))
         self.trainer.begin()
