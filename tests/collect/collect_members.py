@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from sketch_members import Hidden, Remembers
 
 from paceline.types import Acted, Task
@@ -20,6 +21,53 @@ class Draws(Hidden):
 
     def _look(self) -> Any:
         return np.array([self.time, np.random.normal()], np.float32)
+
+
+class Overwrites(Hidden):
+    """Gives the same memory as its observation every time."""
+
+    observation_space = spaces.Dict({"seen": Hidden.observation_space})  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self.seen = np.zeros(2, np.float32)
+
+    def _look(self) -> Any:
+        self.seen[:] = super()._look()
+        return {"seen": self.seen}
+
+
+class Sums:
+    """Two agents; it gives the same dicts every time, and empties them at reset."""
+
+    metadata: dict[str, Any] = {"name": "sums"}  # noqa: RUF012 - so says PettingZoo
+    possible_agents = ("one", "two")
+
+    def __init__(self) -> None:
+        self.agents: list[str] = []
+        self.rewards, self.ended, self.cut = (dict.fromkeys(self.possible_agents, zero) for zero in (0.0, False, False))
+
+    def observation_space(self, agent: str) -> Any:
+        return spaces.Discrete(10)
+
+    def action_space(self, agent: str) -> Any:
+        return spaces.Discrete(2)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.agents, self.time = list(self.possible_agents), 0
+        for agent in self.agents:
+            self.rewards[agent], self.ended[agent] = 0.0, False
+        return dict.fromkeys(self.agents, 0), {agent: {} for agent in self.agents}
+
+    def step(self, actions: Any) -> Any:
+        self.time += 1
+        for agent in self.agents:
+            self.rewards[agent], self.ended[agent] = float(self.time), self.time == 3
+        seen = dict.fromkeys(self.agents, self.time)
+        self.agents = [] if self.time == 3 else self.agents
+        return seen, self.rewards, self.ended, self.cut, {agent: {} for agent in seen}
+
+    def close(self) -> None:
+        pass
 
 
 class Dies(Hidden):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -25,8 +26,10 @@ from collect_members import (
     DrawsNoise,
     Interrupts,
     Locked,
+    Overwrites,
     Raises,
     RaisesWhile,
+    Sums,
     Weighs,
 )
 from sketch_members import Hidden, Remembers
@@ -41,7 +44,8 @@ def remembered(env: Any = Hidden, plan: Any = 0, **more: Any) -> Collection:
     return collect(env, Remembers, 20, tasks=TASKS, episodes=2, seed=5, plan=plan, **more)
 
 
-PLACES = [1, 3, Plan("process", 2, agents="here"), Plan("inline", agents="here"), "thread", "auto"]
+HERE = Plan("process", 2, agents="here")
+PLACES = [1, 3, HERE, Plan("inline", agents="here"), "thread", "auto"]
 
 
 def test_any_gymnasium_env_has_one_digest(backend: str) -> None:
@@ -289,6 +293,24 @@ def test_tapes_hold_episodes_final_observations_extras_and_start_states() -> Non
     assert sum(rollout.returns) == pytest.approx(columns["rewards"].sum())
 
 
+@pytest.mark.parametrize("plan", [0, "thread", 2, HERE, Plan("inline", agents="here")], ids=str)
+def test_final_observations_stay_though_an_environment_writes_into_them_at_its_next_reset(plan: Any) -> None:
+    """The next episode, or in an environment that is reused the next rollout, begins before they are recorded."""
+    found = collect(Overwrites, random_actions=True, rollouts=6, tasks=TASKS, episodes=2, reuse=True, seed=5, plan=plan)
+    for rollout in found:
+        finals = rollout.columns["final_observations"]["seen"][:, 0]
+        assert finals.tolist() == np.diff(rollout.columns["ends"], prepend=-1).tolist()
+
+
+@pytest.mark.parametrize("plan", [0, 2, HERE], ids=str)
+def test_rewards_and_ends_stay_though_an_environment_writes_into_them_at_its_next_reset(plan: Any) -> None:
+    found = collect(Sums, random_actions=True, rollouts=3, episodes=2, reuse=True, seed=5, plan=plan)
+    for rollout in found:
+        for columns in rollout.agents.values():
+            assert columns["rewards"].tolist() == [1, 2, 3, 1, 2, 3]
+            assert columns["ends"].tolist() == [2, 5]
+
+
 def test_views_for_learners() -> None:
     collection = remembered()
     flat, padded = collection.to_numpy(), collection.padded()
@@ -335,6 +357,20 @@ def test_tasks_may_be_drawn_and_actions_too() -> None:
     assert len(set(one.tasks)) == 6
     assert two.tasks == one.tasks[:3]
     assert len({rollout.columns["actions"][0, 0] for rollout in one}) == 6
+
+
+@pytest.mark.parametrize("draw", [np.random.uniform, random.random], ids=["numpy", "random"])
+def test_tasks_that_are_drawn_from_process_wide_generators_follow_from_the_seed_too(draw: Any) -> None:
+    """As the source has it: `train_tasks[np.random.randint(len(train_tasks))]`."""
+
+    def tasks(iteration: int, indices: Any = None) -> list[float]:
+        with Collector(Hidden, random_actions=True, tasks=lambda rng: float(draw()), seed=5, plan=0) as collector:
+            return collector.collect(6, iteration=iteration, indices=indices).tasks
+
+    first = tasks(0)
+    assert tasks(0) == first
+    assert tasks(0, [4]) == first[4:5]
+    assert len({*first, *tasks(1)}) == 12
 
 
 @pytest.mark.parametrize(

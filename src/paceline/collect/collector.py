@@ -18,6 +18,7 @@ from paceline.collect.given import (
     checked,
     checked_seed,
     checked_tasks,
+    dealt,
     is_listed,
     mission_of,
     player_of,
@@ -203,10 +204,8 @@ class Collector:
             raise Closed("the collector has been closed: collect before that, or make another one")
 
     def _jobs(self, iteration: int | str, indices: Sequence[int], tasks: Tasks | None) -> list[Job]:
-        return [
-            Job(iteration, index, task_of(tasks, index, partial(self._spec.task_stream, iteration, index)))
-            for index in indices
-        ]
+        drawn = dealt(tasks, self._spec, iteration, indices)
+        return [Job(iteration, index, task) for index, task in zip(indices, drawn, strict=True)]
 
     def _play(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from paceline.catalog.resolve import player_of as one_player
 from paceline.collect.agents import named_agent
 from paceline.collect.jobs import Spec
 from paceline.collect.leaks import same_task_of
-from paceline.engine import Pool
+from paceline.engine import Pool, draws_of
 from paceline.errors import BadInput, attempt
 from paceline.rollout import Rollout
 from paceline.team import Player, understood
@@ -116,6 +117,30 @@ def task_of(tasks: Tasks | None, index: int, stream: Callable[[], np.random.Gene
     else:
         raise BadInput("tasks is empty: give at least one, or None for environments as they come")
     return task if isinstance(task, Task) else Task(index, {"task": task})
+
+
+def dealt(tasks: Tasks | None, spec: Spec, iteration: int | str, indices: Sequence[int]) -> list[Task | None]:
+    """The tasks of some rollouts, which follow from who these are.
+
+    A function that draws from process-wide generators, and not from the one that it is given, is asked again under
+    streams of each rollout's own: the same seed would otherwise give other tasks with every call.
+
+    Args:
+        tasks: Dealt in order, or a function that draws one.
+        spec: What is collected.
+        iteration: Which round it is.
+        indices: The rollouts' numbers.
+    """
+
+    def one(index: int) -> Task | None:
+        return task_of(tasks, index, partial(spec.task_stream, iteration, index))
+
+    with draws_of() as drawn:
+        found = [one(index) for index in indices]
+    if not drawn():
+        return found
+    with Pool([], seed=spec.seed) as pool:
+        return pool.map(one, indices, keys=[("task", iteration, index) for index in indices])
 
 
 def checked_tasks(tasks: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -60,13 +61,12 @@ class Lane:
         step = self._rollout.step(actions)
         if not self._rollout.over:
             return step, False
+        step = _detached(step)
         self._episode += 1
         if self._episode == self._spec.episodes:
             return step, True
-        final = {agent: _copied(seen) for agent, seen in step.final_observations.items()}
         job = self._job
         step.observations = self._rollout.begin(self._spec.start(job, self._episode), job.task, anew=False)
-        step.final_observations = final
         return step, False
 
     def building(self) -> float:
@@ -280,5 +280,8 @@ def _merge(lane: int, step: Step, joint: Any) -> None:
         joint.final_observations[lane, agent] = seen
 
 
-def _copied(observation: Any) -> Any:
-    return observation.copy() if hasattr(observation, "copy") else observation
+def _detached(step: Step) -> Step:
+    """The last step of an episode as it stays: an environment may write into what it has given when it is reset, for
+    the next episode or the lane's next rollout, and that comes before the tape is told."""
+    flags = (dict(step.terminations), dict(step.truncations))
+    return Step({}, dict(step.rewards), *flags, step.infos, deepcopy(step.final_observations))
