@@ -103,6 +103,13 @@ class Raises(Hidden):
         return super().step(action)
 
 
+class Unclosable(Hidden):
+    """Cannot be closed without an error."""
+
+    def close(self) -> None:
+        raise RuntimeError("the door is stuck")
+
+
 class RaisesWhile(Hidden):
     """Fails in every rollout while there is a mark."""
 

@@ -30,6 +30,7 @@ from collect_members import (
     Raises,
     RaisesWhile,
     Sums,
+    Unclosable,
     Weighs,
 )
 from sketch_members import Hidden, Remembers
@@ -186,6 +187,21 @@ def test_rollouts_that_had_ended_before_one_raises_are_not_played_again(
         remembered(Raises, plan, lanes=1)  # the chunk of rollout 10 begins with 8 and 9
     assert [begun.count(task.options["hidden"]) for task in TASKS[:10]] == [2] * 10  # its two episodes
     assert begun.count(TASKS[10].options["hidden"]) > 1
+
+
+@pytest.mark.parametrize("plan", [0, 2, HERE, Plan("inline", agents="here"), "auto"], ids=str)
+def test_an_environment_that_cannot_be_closed_costs_no_rollout(plan: Any) -> None:
+    found = remembered(Unclosable, plan)
+    assert found.digest == remembered().digest
+    assert found.notes == ["close() of an environment raised RuntimeError: the door is stuck; its rollouts count"]
+
+
+def test_weights_for_a_policy_that_takes_none_are_told() -> None:
+    with (
+        Collector(Hidden, lambda obs: np.zeros(1, np.float32), plan=0) as collector,
+        pytest.raises(paceline.RolloutsFailed, match=r"the policy has no load\(version, weights\)"),
+    ):
+        collector.collect(2, weights={"weight": 1.0})
 
 
 def test_workers_of_a_policy_that_is_here_last_from_one_iteration_to_the_next() -> None:

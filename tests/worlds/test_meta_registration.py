@@ -43,6 +43,19 @@ print(light, env.reset(seed=0)[0].shape, gymnasium.__spec__.loader is gymnasium.
     assert printed(program) == "True (2,) True SourceFileLoader 0"
 
 
+def test_where_nothing_imports_paceline_the_name_before_the_id_does() -> None:
+    """Gymnasium reads no entry points since 1.0."""
+    program = """
+import sys, gymnasium
+try:
+    gymnasium.make("PointRobot-v0")
+except gymnasium.error.NameNotFound:
+    print("paceline" in sys.modules, end=" ")
+print(gymnasium.make("paceline:PointRobot-v0").spec.id, gymnasium.make("PointRobot-v0").spec.id)
+"""
+    assert printed(program) == "False PointRobot-v0 PointRobot-v0"
+
+
 def test_to_look_for_gymnasium_without_importing_it_changes_nothing() -> None:
     program = """
 import importlib.util, sys, paceline

@@ -114,7 +114,9 @@ class Central:
         if drawn():
             return None
         clock.wall = perf_counter() - begin
-        return Chunk(played, clock, self._busy(clock))
+        chunk = Chunk(played, clock)
+        self._ask_lanes(chunk)
+        return chunk
 
     def _together(self, spec: Spec, clock: Clock, jobs: Sequence[Job]) -> list[Played]:
         try:
@@ -164,15 +166,14 @@ class Central:
             self.notes += [event.text for event in afar.events]
             afar.close()
 
-    def _busy(self, clock: Clock) -> dict[int, float]:
-        """Worker → seconds in which its lanes were busy, since this was last asked."""
-        found: dict[int, float] = {}
-        for worker, seconds, building in (
+    def _ask_lanes(self, chunk: Chunk) -> None:
+        """Notes what the lanes have to tell since they were last asked: how busy they were, what closing raised."""
+        for worker, seconds, building, unclosed in (
             self._afar.call("spent", record=False).values() if self._afar is not None else ()
         ):
-            found[worker] = found.get(worker, 0.0) + seconds
-            clock.building += building
-        return found
+            chunk.busy[worker] = chunk.busy.get(worker, 0.0) + seconds
+            chunk.clock.building += building
+            chunk.unclosed = chunk.unclosed or unclosed
 
 
 def _undrawn(answer: Any, drew: bool) -> Any:

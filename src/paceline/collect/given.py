@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -103,7 +104,8 @@ def surveyed(
             rollout.begin(0, spec.first_task)
         return player.acts, reusable, len(seats), None if apart else same_task_of(made)
     finally:
-        rollout.close()
+        with suppress(Exception, SystemExit):  # told when rollouts are played
+            rollout.close()
 
 
 def task_of(tasks: Tasks | None, index: int, stream: Callable[[], np.random.Generator]) -> Task | None:

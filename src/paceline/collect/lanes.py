@@ -38,7 +38,13 @@ class Lane:
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
-        self._rollout = Rollout(spec.mission, device=spec.device, digested=False)
+        self._built_before = 0.0  # seconds of the environments before the one at hand
+        self._rollout = self._built()
+        self.unclosed = ""
+        """What `close()` of an environment raised, in words; empty: none did."""
+
+    def _built(self) -> Rollout:
+        return Rollout(self._spec.mission, device=self._spec.device, digested=False)
 
     def seats(self) -> list[Seat]:
         """The agents of the environment."""
@@ -46,6 +52,10 @@ class Lane:
 
     def begin(self, job: Job) -> dict[str, Any]:
         """Begins a rollout. Returns what its agents see."""
+        if self._rollout.begun and not (self._spec.mission.reuse and self._rollout.over):
+            self.end()
+            self._built_before = self.building()
+            self._rollout = self._built()
         self._job, self._episode = job, 0
         observations = self._rollout.begin(self._spec.start(job, 0), job.task)
         if not observations:
@@ -71,7 +81,14 @@ class Lane:
 
     def building(self) -> float:
         """Seconds that it took to build environments."""
-        return self._rollout.building
+        return self._built_before + self._rollout.building
+
+    def end(self) -> None:
+        """Closes, and notes what the environment raises: it changes nothing of what has been played."""
+        try:
+            self.close()
+        except (Exception, SystemExit) as error:
+            self.unclosed = self.unclosed or f"raised {type(error).__name__}: {error}"
 
     def close(self) -> None:
         """Ends the environment, or leaves it to later rollouts in this worker."""
@@ -96,11 +113,12 @@ class WatchedLane(Lane):
         """As a lane does; with whether it drew."""
         return self._watched(super().step, actions)
 
-    def spent(self) -> tuple[int, float, float]:
-        """The worker; seconds in which this lane was busy, and in which it was built, since this was last asked."""
+    def spent(self) -> tuple[int, float, float, str]:
+        """The worker; seconds in which this lane was busy, and in which it was built, since this was last asked; what
+        `close()` of an environment raised."""
         seconds, self._seconds = self._seconds, 0.0
         built, self._told = self.building() - self._told, self.building()
-        return os.getpid(), seconds, built
+        return os.getpid(), seconds, built, self.unclosed
 
     def _watched(self, do: Callable[[Any], Any], what: Any) -> tuple[Any, bool]:
         begin = perf_counter()

@@ -54,12 +54,14 @@ class Chunk:
         clock: Where the time went.
         busy: Worker → seconds in which it played.
         draws: Which process-wide generators were drawn from, if any: those rollouts were played one at a time.
+        unclosed: What `close()` of an environment raised, in words; empty: none did.
     """
 
     played: list[Played]
     clock: Clock = field(default_factory=Clock)
     busy: dict[int, float] = field(default_factory=dict)
     draws: tuple[str, ...] = ()
+    unclosed: str = ""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -112,7 +114,7 @@ def play_chunk(spec: Spec, jobs: Sequence[Job], patience: Patience | None = None
     known = kept(("draws", *_recipes(spec)), dict[str, tuple[str, ...]])
     chunk = Chunk([], Clock() if clock is None else clock, draws=known.get("draws", ()))
     if not chunk.draws:
-        together, alone = partial(_together, spec, chunk.clock, patience), partial(_alone, spec, chunk.clock)
+        together, alone = partial(_together, spec, chunk, patience), partial(_alone, spec, chunk)
         try:
             with draws_of() as drawn:
                 chunk.played = play_all(jobs, together, alone)
@@ -122,7 +124,7 @@ def play_chunk(spec: Spec, jobs: Sequence[Job], patience: Patience | None = None
             raise
     if chunk.draws:
         known["draws"] = chunk.draws
-        chunk.played = _alone(spec, chunk.clock, jobs)
+        chunk.played = _alone(spec, chunk, jobs)
     chunk.clock.wall += perf_counter() - begin
     chunk.busy[os.getpid()] = chunk.clock.wall
     return chunk
@@ -167,8 +169,9 @@ def play_all(
     return played
 
 
-def _together(spec: Spec, clock: Clock, patience: Patience | None, jobs: Sequence[Job]) -> list[Played]:
-    lanes = {_FIRST: Lane(spec)}
+def _together(spec: Spec, chunk: Chunk, patience: Patience | None, jobs: Sequence[Job]) -> list[Played]:
+    """Plays rollouts side by side; notes in the chunk where the time went, and what closing raised."""
+    lanes, clock = {_FIRST: Lane(spec)}, chunk.clock
     try:
         seats = lanes[_FIRST].seats()
         queues = queues_of(jobs, spec.side_by_side())
@@ -178,7 +181,8 @@ def _together(spec: Spec, clock: Clock, patience: Patience | None, jobs: Sequenc
     finally:
         clock.building += sum(each.building() for each in lanes.values())
         for each in lanes.values():
-            each.close()
+            each.end()
+            chunk.unclosed = chunk.unclosed or each.unclosed
 
 
 def play_through(
@@ -229,22 +233,24 @@ def _crew_of(spec: Spec, lanes: Lanes, team: Team, seats: Sequence[Seat], clock:
     return Crew(spec, lanes, team, seats, room, clock)
 
 
-def _alone(spec: Spec, clock: Clock, jobs: Sequence[Job]) -> list[Played]:
+def _alone(spec: Spec, chunk: Chunk, jobs: Sequence[Job]) -> list[Played]:
     """Each rollout for itself, as an item with random streams of its own."""
     with Pool([], seed=spec.seed) as pool:
         outcomes = pool.map(partial(_one, spec), jobs, keys=[job.key for job in jobs], outcomes=True)
     for outcome in outcomes:
         if outcome.ok:
-            clock.include(outcome.answer[1])
+            chunk.clock.include(outcome.answer.clock)
+            chunk.unclosed = chunk.unclosed or outcome.answer.unclosed
     return [
-        outcome.answer[0] if outcome.ok else Played(job.index, failure=failure_of(outcome.error))
+        outcome.answer.played[0] if outcome.ok else Played(job.index, failure=failure_of(outcome.error))
         for job, outcome in zip(jobs, outcomes, strict=True)
     ]
 
 
-def _one(spec: Spec, job: Job) -> tuple[Played, Clock]:
-    clock = Clock()
-    return _together(spec, clock, None, [job])[0], clock
+def _one(spec: Spec, job: Job) -> Chunk:
+    chunk = Chunk([])
+    chunk.played = _together(spec, chunk, None, [job])
+    return chunk
 
 
 def failure_of(error: BaseException | None) -> Failure:

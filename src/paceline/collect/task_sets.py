@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -56,7 +57,7 @@ class DrawnTasks:
         """Ends the world. May be called again."""
         env, self._env = self._env, None
         if env is not None:
-            env.close()
+            _closed(env)
 
 
 def _set_of(mission: Mission, word: str, _: None) -> list[Any]:
@@ -64,7 +65,7 @@ def _set_of(mission: Mission, word: str, _: None) -> list[Any]:
     try:
         found = list(_attribute(env, _SETS[word], mission, word))
     finally:
-        env.close()
+        _closed(env)
     if not found:
         raise BadInput(f"{mission.name!r} has no {word} tasks: its set is empty")
     return found
@@ -72,6 +73,11 @@ def _set_of(mission: Mission, word: str, _: None) -> list[Any]:
 
 def _built(mission: Mission) -> Any:
     return attempt(mission.build, f"environment {mission.name!r}")
+
+
+def _closed(env: Any) -> None:
+    with suppress(Exception, SystemExit):  # told when rollouts are played
+        env.close()
 
 
 def _attribute(env: Any, name: str, mission: Mission, word: str) -> Any:

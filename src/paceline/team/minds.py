@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from paceline.engine import Published, StoreKey, put_back, take
-from paceline.errors import BadInput
+from paceline.errors import BadInput, brief
 from paceline.seeds import Key, seed_of
 from paceline.spaces import Array, bounds_of, checked, get_observation, noop_of, put_action, shape_of, usual_action
 from paceline.tape import Track
@@ -359,6 +359,8 @@ class _Reused:
 def _load(policy: Any, weights: tuple[int, Any] | None) -> None:
     if weights is not None:
         version, value = weights
+        if not hasattr(policy, "load"):
+            raise BadInput(f"weights are given, and the policy has no load(version, weights): {brief(policy)}")
         policy.load(version, value.get() if isinstance(value, Published) else value)
 
 
