@@ -438,6 +438,32 @@ def test_what_a_collector_cannot_play_is_told_and_changes_nothing(ask: Any, comp
         assert collector.collect(1).iteration == 1
 
 
+@pytest.mark.parametrize("plan", [0, 2, HERE], ids=str)
+def test_a_collector_that_is_playing_refuses_another_thread_and_goes_on(plan: Any) -> None:
+    """As it refuses its own watcher."""
+    refusals: list[BadInput] = []
+
+    def asks(collector: Collector) -> None:
+        for ask in (lambda: collector.collect(1), lambda: collector.evaluate(TASKS[:1])):
+            try:
+                ask()
+            except BadInput as error:
+                refusals.append(error)
+
+    with Collector(Hidden, Remembers, tasks=TASKS, episodes=2, seed=5, plan=plan) as collector:
+
+        def watcher(done: int, count: int) -> None:
+            asks(collector)
+            other = threading.Thread(target=asks, args=(collector,))
+            other.start()
+            other.join()
+
+        assert collector.collect(20, iteration=0, watcher=watcher).digest == remembered().digest
+        assert len(refusals) >= 4
+        assert {str(error).partition(",")[0] for error in refusals} == {"this collector is playing rollouts already"}
+        assert collector.collect(1).iteration == 1
+
+
 def test_a_collector_that_has_been_closed_says_so() -> None:
     collector = Collector(Hidden, Remembers, tasks=TASKS, plan=0)
     collector.close()

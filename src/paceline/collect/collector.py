@@ -5,10 +5,12 @@ tasks, identities ── rollouts ──► Places: where they are played ──
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from time import perf_counter
 from typing import Any
 
@@ -107,6 +109,7 @@ class Collector:
         self.leaks = Leaks(same_task)
         """What each task has been used for."""
         self._is_closed = False
+        self._turn = Lock()
         self._places = Places(self._spec, asked, pool, trace)
 
     def __enter__(self) -> Collector:
@@ -159,19 +162,20 @@ class Collector:
 
         Raises:
             RolloutsFailed: some could not be played; the others are in its `collection`, and in `out`.
-            BadInput: a task has been used for evaluation before, `out` holds a run, or a number makes no sense.
+            BadInput: a task has been used for evaluation before, `out` holds a run, a number makes no sense, or the
+                collector is playing already.
             Closed: the collector has been closed.
         """
-        self._check_open()
         checked(rollouts=rollouts)
         if iteration is not None:
             checked_seed(iteration, "iteration")
         chosen = rollouts_of(rollouts, indices)
-        self._iteration = self._iteration + 1 if iteration is None else int(iteration)
-        jobs = self._jobs(self._iteration, chosen, self._tasks)
-        self.leaks.check(jobs, "collected")
-        store = None if out is None else Store(Path(out), self._spec, jobs, about or {})
-        return self._play(jobs, self._iteration, weights, watcher, store)
+        with self._its_turn():
+            self._iteration = self._iteration + 1 if iteration is None else int(iteration)
+            jobs = self._jobs(self._iteration, chosen, self._tasks)
+            self.leaks.check(jobs, "collected")
+            store = None if out is None else Store(Path(out), self._spec, jobs, about or {})
+            return self._play(jobs, self._iteration, weights, watcher, store)
 
     def evaluate(
         self, tasks: Sequence[Any] | str, *, weights: Any = None, round_: int = 0, watcher: Watcher | None = None
@@ -186,22 +190,34 @@ class Collector:
 
         Raises:
             RolloutsFailed: as in `collect`.
-            BadInput: a rollout has been collected on one of the tasks, or they are no list.
+            BadInput: a rollout has been collected on one of the tasks, they are no list, or the collector is playing
+                already.
             Closed: the collector has been closed.
         """
-        self._check_open()
         if isinstance(tasks, str) and tasks != DRAW:
             tasks = named_tasks(tasks, self._spec.mission, apart=self._places.plan.trust == "data")
         if isinstance(tasks, str) or not is_listed(tasks):
             raise BadInput(f"evaluate(tasks={tasks!r:.60}): give a list of tasks, or 'train' or 'eval'")
         name = f"evaluation {round_}"
-        jobs = self._jobs(name, range(len(tasks)), list(tasks))
-        self.leaks.check(jobs, "evaluated")
-        return self._play(jobs, name, weights, watcher)
+        with self._its_turn():
+            jobs = self._jobs(name, range(len(tasks)), list(tasks))
+            self.leaks.check(jobs, "evaluated")
+            return self._play(jobs, name, weights, watcher)
 
-    def _check_open(self) -> None:
+    @contextmanager
+    def _its_turn(self) -> Iterator[None]:
+        """Plays one call at a time: two would share workers, weights, and the count of iterations."""
         if self._is_closed:
             raise Closed("the collector has been closed: collect before that, or make another one")
+        if not self._turn.acquire(blocking=False):
+            raise BadInput(
+                "this collector is playing rollouts already, for another thread or for the caller of this watcher: "
+                "wait until they have been played, or make another collector"
+            )
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def _jobs(self, iteration: int | str, indices: Sequence[int], tasks: Tasks | None) -> list[Job]:
         drawn = dealt(tasks, self._spec, iteration, indices)
