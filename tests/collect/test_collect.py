@@ -237,6 +237,15 @@ def test_auto_goes_to_workers_when_rollouts_take_long_and_says_why(monkeypatch: 
     assert os.getpid() not in second.timing.busy
 
 
+@pytest.mark.parametrize("agents", ["worker", "here"])
+def test_threads_that_play_are_counted(agents: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a worker of its own, though they share a process."""
+    monkeypatch.setattr(budget, "_current", budget.Budget(3, 2**33))
+    timing = remembered(plan=Plan("thread", agents=agents)).timing
+    assert len(timing.busy) == timing.workers > 1
+    assert os.getpid() not in timing.busy
+
+
 def test_where_the_time_went_is_told() -> None:
     timing = remembered().timing
     assert 0 < timing.environments < timing.wall

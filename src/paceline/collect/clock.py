@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import get_native_id
 from time import perf_counter
 
 from paceline.engine import data_record
@@ -48,3 +49,8 @@ class Clock:
 
 
 data_record(Clock)
+
+
+def this_worker() -> int:
+    """The number of the worker that asks: of its thread, which in a worker that is a process is that of the process."""
+    return get_native_id()

@@ -7,14 +7,13 @@ Row = index mod lanes, so the bits of a rollout do not depend on its neighbours,
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from time import perf_counter
 from typing import Any, Protocol
 
-from paceline.collect.clock import Clock
+from paceline.collect.clock import Clock, this_worker
 from paceline.collect.jobs import Job, Spec
 from paceline.engine import Anew, draws_of
 from paceline.errors import BadInput
@@ -118,7 +117,7 @@ class WatchedLane(Lane):
         `close()` of an environment raised."""
         seconds, self._seconds = self._seconds, 0.0
         built, self._told = self.building() - self._told, self.building()
-        return os.getpid(), seconds, built, self.unclosed
+        return this_worker(), seconds, built, self.unclosed
 
     def _watched(self, do: Callable[[Any], Any], what: Any) -> tuple[Any, bool]:
         begin = perf_counter()

@@ -7,14 +7,13 @@ chunk ── together, lanes filled ──► recordings
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Any
 
-from paceline.collect.clock import Clock
+from paceline.collect.clock import Clock, this_worker
 from paceline.collect.jobs import Job, Spec
 from paceline.collect.lanes import Columns, Crew, Here, Lane, Lanes, Team, queues_of
 from paceline.engine import Pool, data_record, draws_of, kept
@@ -126,7 +125,7 @@ def play_chunk(spec: Spec, jobs: Sequence[Job], patience: Patience | None = None
         known["draws"] = chunk.draws
         chunk.played = _alone(spec, chunk, jobs)
     chunk.clock.wall += perf_counter() - begin
-    chunk.busy[os.getpid()] = chunk.clock.wall
+    chunk.busy[this_worker()] = chunk.clock.wall
     return chunk
 
 
