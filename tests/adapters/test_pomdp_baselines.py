@@ -437,3 +437,5 @@ def test_an_agent_with_a_memory_acts_by_rows_for_loops_of_the_users_own() -> Non
     assert np.array_equal(learner.agent.act(observation, row=1), first)
     with pytest.raises(BadInput, match="lanes=8"):
         learner.agent.act(observation, row=8)
+    with pytest.raises(BadInput, match=r"has one for each worker: act\(obs, row=worker, reward=reward\)"):
+        learner.agent.act(observation)

@@ -96,7 +96,7 @@ class Agent:
         count = self._begun[row] = self._begun.get(row, -1) + 1
         self.policy.begin([row], [seed_of(self._seed, "act", row, count)])
 
-    def act(self, obs: Any, row: int = 0, reward: float | None = None) -> Any:
+    def act(self, obs: Any, row: int | None = None, reward: float | None = None) -> Any:
         """Answers one observation, for loops that hold their envs themselves.
 
         Args:
@@ -105,8 +105,12 @@ class Agent:
             reward: What came of the last action in this row, for an agent with a memory.
 
         Raises:
-            BadInput: there is no such row.
+            BadInput: there is no such row; or an agent with a memory is not told whose it is.
         """
+        if row is None:
+            if self.arch == AGENT_ARCHS.Memory:
+                raise BadInput("an agent with a memory has one for each worker: act(obs, row=worker, reward=reward)")
+            row = 0
         if not 0 <= row < self._lanes:
             raise BadInput(f"row={row}: the agent has lanes={self._lanes} rows, from 0 on")
         if row not in self._begun:
