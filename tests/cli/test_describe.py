@@ -45,6 +45,21 @@ def test_gymnasiums_own_keywords_count_before_defaults(capsys: pytest.CaptureFix
     assert "map_name='8x8'" in told(capsys, "gym:FrozenLake8x8-v1")
 
 
+def test_a_world_is_described_by_its_first_line_and_an_environment_that_begins_with_a_heading_is_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert told(capsys, "Wind-v0")[0].startswith("mission gym:Wind-v0: Go from the origin to (0, 1)")
+    assert told(capsys, "gym:CartPole-v1")[0] == "mission gym:CartPole-v1: no description"
+
+
+def test_worlds_with_tasks_are_listed_with_the_missions(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["paceline", "missions"])
+        assert run_here() == 0
+    listed = " ".join(capsys.readouterr().out.split())
+    assert "with tasks, for collect and meta: PointRobot-v0, PointRobot-H20-v0" in listed
+
+
 def makes(first: int, second: str = "b", *, third: object = None) -> None:
     """Makes something.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import textwrap
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -36,10 +37,12 @@ def register(app: typer.Typer) -> None:
 def missions(as_json: Annotated[bool, _JSON] = False) -> None:
     """Lists missions."""
     from paceline.catalog import known_missions
+    from paceline.worlds.meta.registration import WORLDS
 
     found = {name: mission.about for name, mission in known_missions().items()}
     more = "also: gym:ID, pz:module, mission files of mettagrid, file.py:factory, package.module:factory"
-    _list(found, as_json, more)
+    with_tasks = textwrap.fill(f"with tasks, for collect and meta: {', '.join(WORLDS)}", 100, break_on_hyphens=False)
+    _list(found, as_json, f"{more}\n{with_tasks}")
 
 
 def policies(as_json: Annotated[bool, _JSON] = False) -> None:
@@ -84,7 +87,7 @@ def _describe_mission(mission: Any) -> None:
     from paceline.cli._options import lines
 
     seats, env = _look_at(mission)
-    print(f"mission {mission.name}: {mission.about or 'no description'}")
+    print(f"mission {mission.name}: {mission.about or _about(env) or 'no description'}")
     print(
         f"  seats         {len(seats)}: {', '.join(seat.agent for seat in seats[:6])}{' …' if len(seats) > 6 else ''}"
     )
@@ -116,7 +119,7 @@ def _options(mission: Any, env: Any) -> list[Any]:
 
     if isinstance(mission.make, Recipe):
         return options_of(lambda: None, mission.make.options())
-    maker = mission.make if names_its_options(mission.make) else _class_of(getattr(env, "unwrapped", env))
+    maker = mission.make if names_its_options(mission.make) else _class_of(env)
     registered = getattr(getattr(env, "spec", None), "kwargs", None) or {}  # with Gymnasium
     return options_of(maker, {**registered, **mission.options}, ("render_mode",))
 
@@ -125,8 +128,15 @@ def _class_of(env: Any) -> type:
     """The class that took an env's options: of a game on a grid, the game's."""
     from paceline.worlds.grid.game import Game
 
-    game = getattr(env, "game", None)
-    return type(game if isinstance(game, Game) else env)
+    inner = getattr(env, "unwrapped", env)
+    game = getattr(inner, "game", None)
+    return type(game if isinstance(game, Game) else inner)
+
+
+def _about(env: Any) -> str:
+    """What the class of an env says of itself; nothing if it begins with a heading, as Gymnasium's own do."""
+    line = _first_line(_class_of(env))
+    return "" if line.startswith("#") else line
 
 
 def _list(found: dict[str, str], as_json: bool, more: str) -> None:
