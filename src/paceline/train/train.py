@@ -25,6 +25,7 @@ from paceline.train.updates import ON_FAILURE
 from paceline.types import Failure
 
 _log = logging.getLogger("paceline")
+_OR_NONE = ("capacity", "max_turns")  # None is as many as there are
 Watcher = Callable[[Trainer], None]
 """Is shown the trainer after every epoch."""
 
@@ -155,7 +156,8 @@ def train(
 
 def _job(mission: Any, learners: Any, timetable: Timetable, **given: Any) -> Job:
     for name, least in (("warmup", 0), ("capacity", 1), ("worlds", 1), ("max_turns", 1), ("seed", 0), ("lanes", 1)):
-        given[name] = None if given[name] is None else whole(name, given[name], least)
+        if given[name] is not None or name not in _OR_NONE:
+            given[name] = whole(name, given[name], least)
     if given["turn"] not in TURNS:
         raise BadInput(f"turn={given['turn']!r}: give {' or '.join(TURNS)}")
     if given["on_failure"] not in ON_FAILURE:
