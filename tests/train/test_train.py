@@ -350,6 +350,18 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
         counted(out=tmp_path / "0", seed=4, resume=True)
 
 
+def test_auto_decides_anew_when_a_run_goes_on(tmp_path: Path) -> None:
+    """Again once two intervals have been seen in this process; what a process before it took says nothing."""
+    with pytest.raises(ZeroDivisionError):
+        counted(out=tmp_path, watcher=partial(stop_at, 5))
+    backends: list[str] = []
+    resumed = counted(
+        plan="auto", out=tmp_path, resume=True, watcher=lambda trainer: backends.append(trainer.places.plan.backend)
+    )
+    assert backends == ["auto"] * 2 + ["inline"] * 5  # from epoch 5 on; updates are due after 5, 7, 9 and 11
+    assert resumed.digest == counted().digest
+
+
 @pytest.mark.parametrize("plan", ["inline", Plan("process", 2, agents="process")], ids=["inline", "process"])
 @pytest.mark.parametrize("learner", [Careless, partial(Restless, None)], ids=["process-wide", "own"])
 def test_generators_go_on_where_they_were(learner: Any, plan: Any, tmp_path: Path) -> None:

@@ -104,7 +104,9 @@ class Places:
 
     def reconsider(self, trainer: Trainer) -> None:
         """Decides, under auto, once the first updates have been run here."""
-        table, points = trainer.job.timetable, trainer.epoch // trainer.job.timetable.train_interval
+        table = trainer.job.timetable
+        # Seconds are of this process: intervals before it went on from a checkpoint took none of them.
+        points = trainer.epoch // table.train_interval - trainer.begun // table.train_interval
         if self.plan.backend != "auto" or points < _LOOK:
             return
         trainer.updates.drain()

@@ -75,6 +75,8 @@ class Trainer:
         self.job, self._checkpoints, self._recorder = job, checkpoints, recorder
         self.epoch = 0
         """How many epochs have been played."""
+        self.begun = 0
+        """How many of them before this trainer, which goes on from a checkpoint."""
         self.saved = 0
         """How many of them the last checkpoint holds."""
         self.rewards: list[list[dict[str, float]]] = []
@@ -358,7 +360,7 @@ class Trainer:
 
     def _load(self, state: Mapping[str, Any]) -> None:
         """Goes on from what `_save` gave, under the same plan or another."""
-        self.epoch, self.saved, self.steps = state["epoch"], state["epoch"], state["steps"]
+        self.epoch, self.begun, self.saved, self.steps = state["epoch"], state["epoch"], state["epoch"], state["steps"]
         self.rewards, self.lags = list(state["rewards"]), list(state["lags"])
         saved = {agent: part for part in state["learners"].items() for agent in part[0]}
         calls = {}
