@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from paceline.checkpoints import Checkpoints
 from paceline.engine import Plan
 from paceline.spaces import Array
 from paceline.train.given import mission_of, recipes_of
@@ -80,6 +81,7 @@ class Training:
         warmup: Rows of an agent before its first update.
         turn: "simultaneous" or "ordered".
         speculate: Whether agents in order are answered ahead; None: where it pays.
+        checkpoints: Where it is saved; None: nowhere.
     """
 
     def __init__(
@@ -93,12 +95,13 @@ class Training:
         warmup: int = 0,
         turn: str = "simultaneous",
         speculate: bool | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         world = in_turns(mission_of(mission), turn)
         recipes = recipes_of(learners, world, 0, "cpu")
         job = Job(world, recipes, Timetable(epochs, lag=lag), warmup=warmup, capacity=capacity, turn=turn)
         self._stack = ExitStack()
-        self.trainer = self._stack.enter_context(Trainer(job, plan, speculate=speculate))
+        self.trainer = self._stack.enter_context(Trainer(job, plan, speculate=speculate, checkpoints=checkpoints))
         self.trainer.begin()
 
     def __enter__(self) -> Training:

@@ -160,6 +160,23 @@ def test_a_ring_that_has_grown_is_read_back_whole() -> None:
     assert window(again, None, 0).columns["rewards"].tolist() == list(range(31))
 
 
+def test_rows_are_saved_where_they_lie_and_read_back_one_array_after_another() -> None:
+    """A checkpoint of rows that fill the memory needs no more of it, also around the seam."""
+    ring = Ring(SEAT, 8)
+    for number in range(4):
+        ring.extend(episode(3 * number, 3, True))
+    saved = ring.save(7)
+    rewards = saved["arrays"]["rewards"]
+    assert [rows.tolist() for rows in rewards] == [[5, 6, 7], [8, 9, 10, 11]]
+    assert ring.shared is not None
+    assert all(np.shares_memory(rows, ring.shared.arrays["rewards"]) for rows in rewards)
+    kept = pickle.loads(pickle.dumps(saved))
+    again = Ring(SEAT, 8)
+    again.load(kept)
+    assert kept["arrays"] == {}
+    assert window(again, 7, 0).columns["rewards"].tolist() == list(range(5, 12))
+
+
 def test_a_column_that_is_not_there_is_named() -> None:
     ring = Ring(SEAT, 8)
     ring.extend(episode(0, 3, True))

@@ -155,7 +155,7 @@ class Ring:
         arrays, span = self.shared.arrays, self.span(before, 0)
         larger = SharedArrays({name: ((room, *array.shape[1:]), array.dtype.str) for name, array in arrays.items()})
         for name, array in arrays.items():
-            _put(larger.arrays[name], _first(span, name), _taken(array, span, name, before))
+            _put_pieces(larger.arrays[name], _first(span, name), _taken(array, span, name, before))
         self._old.append(self.shared)
         self.shared = larger
 
@@ -173,32 +173,47 @@ class Ring:
     # -- on disk and back --------------------------------------------------------------------------------------
 
     def save(self, capacity: int | None) -> dict[str, Any]:
-        """The newest rows, at most `capacity`, and where they stand."""
+        """The newest rows, at most `capacity`, and where they stand. No copies: they are these until the next epoch
+        is filed."""
         span = self.span(capacity, 0)
         arrays = {} if self.shared is None else self.shared.arrays
         kept = {name: _taken(array, span, name, self.room) for name, array in arrays.items()}
         return {"count": self.count, "room": self.room, "forgotten": self._forgotten, "lo": span.lo, "arrays": kept}
 
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what `save` gave."""
+    def load(self, state: dict[str, Any]) -> None:
+        """Goes on from what `save` gave; arrays are taken out of it one by one, so that rows are in memory once."""
         self.count, self._forgotten, kept = state["count"], state["forgotten"], state["arrays"]
         self.room = max(self.room, state["room"])  # it may have grown
         if not kept:
             return
         self.shared = SharedArrays(
-            {name: ((self.room, *rows.shape[1:]), rows.dtype.str) for name, rows in kept.items()}
+            {name: ((self.room, *pieces[0].shape[1:]), pieces[0].dtype.str) for name, pieces in kept.items()}
         )
-        for name, rows in kept.items():
-            _put(self.shared.arrays[name], self._forgotten if is_of_ends(name) else state["lo"], rows)
-        self._ends = kept["ends"].tolist()
+        self._ends = np.concatenate(kept["ends"]).tolist()
+        for name in list(kept):
+            first = self._forgotten if is_of_ends(name) else state["lo"]
+            _put_pieces(self.shared.arrays[name], first, kept.pop(name))
 
 
 def cut(array: Array, lo: int, hi: int, room: int) -> Array:
     """Rows lo … hi in time order: a view, or a copy if they lie around the seam."""
+    pieces = _pieces(array, lo, hi, room)
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _pieces(array: Array, lo: int, hi: int, room: int) -> list[Array]:
+    """Rows lo … hi in time order, where they lie: in one piece, or in two around the seam."""
     start, length = lo % room, hi - lo
     if start + length <= room:
-        return array[start : start + length]
-    return np.concatenate([array[start:], array[: start + length - room]])
+        return [array[start : start + length]]
+    return [array[start:], array[: start + length - room]]
+
+
+def _put_pieces(array: Array, start: int, pieces: Sequence[Array]) -> None:
+    """Writes pieces from the place of row `start` on, one behind another."""
+    for rows in pieces:
+        _put(array, start, rows)
+        start += len(rows)
 
 
 def _put(array: Array, start: int, rows: Array | Sequence[Any]) -> None:
@@ -220,5 +235,5 @@ def _first(span: Span, name: str) -> int:
     return span.first_end if is_of_ends(name) else span.lo
 
 
-def _taken(array: Array, span: Span, name: str, room: int) -> Array:
-    return cut(array, _first(span, name), span.ends if is_of_ends(name) else span.hi, room).copy()
+def _taken(array: Array, span: Span, name: str, room: int) -> list[Array]:
+    return _pieces(array, _first(span, name), span.ends if is_of_ends(name) else span.hi, room)
