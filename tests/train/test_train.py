@@ -21,12 +21,15 @@ from train_members import (
     Field,
     Light,
     Locked,
+    Looks,
     NoLearner,
     Numbered,
     Restless,
     Slow,
     Stumbles,
+    Tells,
     TwoRows,
+    WithoutOne,
 )
 
 import paceline
@@ -331,8 +334,14 @@ def test_numbers_that_are_none_are_told_with_agent_and_update() -> None:
 
 
 def test_no_learner_changes_when_another_agents_data_do() -> None:
-    for learners in (Counts, "dqn,hidden=8", "ppo,hidden=8"):
+    for learners in (Counts, Looks, "dqn,hidden=8", "ppo,hidden=8", "dqn,hidden=8,memory=4"):
         check_independence(FIELD, learners)
+    check_independence(WithoutOne, "dqn,hidden=8")
+
+
+def test_learners_that_share_what_they_have_seen_are_found() -> None:
+    with pytest.raises(AssertionError, match="other rows of 'agent_0' changed the learners of agent_1, agent_2"):
+        check_independence(FIELD, Tells)
 
 
 def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:

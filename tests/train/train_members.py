@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
@@ -243,6 +243,27 @@ class Restless(Counts):
         return int(self._own.integers(3))
 
 
+class Looks(Counts):
+    """Learns from what it has seen alone, whatever that brought."""
+
+    def learn(self, window: Any) -> dict[str, float]:
+        self.likes[0, 0] += float(window.columns["observations"].sum())
+        return {}
+
+
+class Tells(Looks):
+    """The same, and looks at what the others have seen first in this update."""
+
+    told: ClassVar[list[float]] = []
+
+    def learn(self, window: Any) -> dict[str, float]:
+        self.told.append(float(window.columns["observations"][0].sum()))
+        self.likes[1, 1] += sum(self.told)
+        if len(self.told) == 3:
+            self.told.clear()
+        return super().learn(window)
+
+
 class Changing(Counts):
     """Tells whole numbers beside its actions in the first epoch, and fractions later."""
 
@@ -273,6 +294,15 @@ class Locked(Counts):
     def __init__(self, seat: Seat) -> None:
         super().__init__(seat)
         self.lock = threading.Lock()
+
+
+class WithoutOne(Field):
+    """The same, and agent_1 never comes."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        super().reset(seed=seed)
+        self.agents.remove("agent_1")
+        return self._look(), {agent: {} for agent in self.agents}
 
 
 class CarelessField(Field):

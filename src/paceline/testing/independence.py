@@ -12,6 +12,7 @@ from paceline.seeds import digest
 from paceline.train.given import mission_of, recipes_of
 from paceline.train.hosts import Learning
 from paceline.train.job import Job, shortened
+from paceline.train.rings import is_of_ends
 from paceline.train.timetable import Timetable
 from paceline.train.trainer import Trainer
 
@@ -19,7 +20,8 @@ from paceline.train.trainer import Trainer
 def check_independence(
     mission: Any, learners: Any = "dqn", *, epochs: int = 3, max_turns: int | None = None, seed: int = 0
 ) -> None:
-    """Plays some epochs, has every agent learn from its rows, and again with the rows of one agent changed.
+    """Plays some epochs, has every agent learn from its rows, and again with the rows of one agent changed: what it
+    saw, did and got.
 
     Args:
         mission: The world, as `train` takes it.
@@ -45,26 +47,44 @@ def check_independence(
 
 
 def _disturbed(trainer: Trainer, agent: str) -> dict[str, str]:
-    """What all agents learn when the rewards of one are others."""
-    rewards = trainer.rings[agent].shared.arrays["rewards"]  # type: ignore[union-attr]
-    before = rewards.copy()
-    rewards += np.linspace(1.0, 2.0, len(rewards))
+    """What all agents learn when the rows of one are others: what it saw, did and got."""
+    arrays = _arrays(trainer, agent)
+    before = {name: array.copy() for name, array in arrays.items()}
+    for name, array in arrays.items():
+        if name == "rewards":
+            array += np.linspace(1.0, 2.0, len(array))
+        else:  # the later half of them backwards, each twice: values that the space has, and other sums
+            array[:] = before[name][len(array) - 1 - np.arange(len(array)) // 2]
     try:
         return _learned(trainer)
     finally:
-        rewards[:] = before
+        for name, array in arrays.items():
+            array[:] = before[name]
+
+
+def _arrays(trainer: Trainer, agent: str) -> dict[str, np.ndarray[Any, Any]]:
+    """What of an agent's rows can be others: rewards, observations, the final ones too, and actions."""
+    ring = trainer.rings[agent]
+    span, kept = ring.span(None, 0), ("rewards", "observations", "final", "actions")
+    assert ring.shared is not None
+    return {
+        name: array[: span.ends if is_of_ends(name) else span.hi]
+        for name, array in ring.shared.arrays.items()
+        if name.partition(".")[0] in kept
+    }
 
 
 def _learned(trainer: Trainer) -> dict[str, str]:
-    """Agent → the digest of its weights after an update."""
+    """Agent → the digest of its weights after an update; an agent that was never there has none."""
     job, found = trainer.job, dict[str, str]()
+    rows = {agent: ring for agent, ring in trainer.rings.items() if ring.count}
     learning = [recipe for recipe in job.recipes if recipe.learns]
     keys = [("learn", *recipe.agents) for recipe in learning]
     with Pool([partial(Learning, recipe, job.seed) for recipe in learning], seed=job.seed, keys=keys) as pool:
         calls = {
             number: (
-                {agent: (0, trainer.rings[agent].span(None, 0)) for agent in recipe.agents},
-                {agent: trainer.rings[agent].shared for agent in recipe.agents},
+                {agent: (0, rows[agent].span(None, 0)) for agent in recipe.agents if agent in rows},
+                {agent: rows[agent].shared for agent in recipe.agents if agent in rows},
             )
             for number, recipe in enumerate(learning)
         }
@@ -75,5 +95,5 @@ def _learned(trainer: Trainer) -> dict[str, str]:
 
 def _compare(agent: str, before: dict[str, str], now: dict[str, str]) -> None:
     others = [name for name in before if name != agent and before[name] != now[name]]
-    assert not others, f"other rewards of {agent!r} changed the learners of {', '.join(others)}: they share something"
-    assert before[agent] != now[agent], f"other rewards of {agent!r} did not change its learner: it learns nothing"
+    assert not others, f"other rows of {agent!r} changed the learners of {', '.join(others)}: they share something"
+    assert before[agent] != now[agent], f"other rows of {agent!r} did not change its learner: it learns nothing"
