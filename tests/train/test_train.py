@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -357,6 +358,18 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
         assert len(resumed.updates) == 18
     with pytest.raises(paceline.BadInput, match="holds another run"):
         counted(out=tmp_path / "0", seed=4, resume=True)
+
+
+def test_epochs_that_a_checkpoint_has_are_on_disk_when_a_run_goes_on(tmp_path: Path) -> None:
+    """A process can be killed between a checkpoint and the line of its last epoch."""
+    with pytest.raises(ZeroDivisionError):
+        counted(out=tmp_path, watcher=partial(stop_at, 5))
+    file = tmp_path / "epochs.jsonl"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+    resumed = counted(out=tmp_path, resume=True)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == list(range(12))
+    assert [sum(line["rewards"][0].values()) for line in lines] == resumed.totals.sum((1, 2)).tolist()
 
 
 def test_auto_decides_anew_when_a_run_goes_on(tmp_path: Path) -> None:

@@ -233,11 +233,17 @@ def _run(trainer: Trainer, records: Records | None, watcher: Watcher | None) -> 
     _log.info("%d epochs of %s, seed %d, agents %s", job.timetable.epochs, job.mission.name, job.seed, job.agents)
     for finding in trainer.findings:
         _log.warning("%s", finding)
+
+    def record(epoch: int) -> None:
+        if records is not None and epoch not in known:
+            records.add({"epoch": epoch, "rewards": trainer.rewards[epoch]})
+
     trainer.begin()
+    for epoch in range(trainer.epoch):  # one may have ended between a checkpoint and its line
+        record(epoch)
     while trainer.epoch < trainer.job.timetable.epochs:
         trainer.play_epoch()
-        if records is not None and trainer.epoch - 1 not in known:
-            records.add({"epoch": trainer.epoch - 1, "rewards": trainer.rewards[-1]})
+        record(trainer.epoch - 1)
         if watcher is not None:
             watcher(trainer)
     trainer.finish()
