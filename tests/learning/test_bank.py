@@ -269,6 +269,9 @@ def test_agents_of_one_architecture_may_see_and_act_in_their_own_ways(spec: str)
         acted = bank.act(seen)
         numbers |= {(agent, answer.action) for (agent, _), answer in acted.items()}
     assert numbers == {(agent, first + number) for agent, first in (("a", 0), ("b", 7)) for number in range(3)}
+    for strange in (0, 3):
+        with pytest.raises(BadInput, match=rf"an observation has {strange} where its space says 1 … 2"):
+            bank.act({("b", 0): {"door": strange, "place": np.zeros(3, np.float32)}})
 
 
 @pytest.mark.parametrize(

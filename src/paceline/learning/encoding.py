@@ -40,14 +40,21 @@ class Observations:
             self.size += width
 
     def write(self, row: Array, value: Any) -> None:
-        """Writes one observation into a row [size]."""
+        """Writes one observation into a row [size].
+
+        Raises:
+            BadInput: a number is none of its space.
+        """
         for path, where, numbers in self._parts:
             part = part_at(value, path)
             if numbers is None:
                 row[where] = np.asarray(part).reshape(-1)
             else:
+                start, count = numbers
+                if not start <= part < start + count:  # its place is that of another part, or none
+                    raise BadInput(f"an observation has {part} where its space says {start} … {start + count - 1}")
                 row[where] = 0
-                row[where.start + int(part) - numbers[0]] = 1
+                row[where.start + int(part) - start] = 1
 
     def rows(self, values: Any) -> Array:
         """Encodes many at once, a column of a tape or of a batch, say: [rows, …] ──► [rows, size]."""
