@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -134,6 +136,28 @@ def test_a_ring_keeps_the_newest_rows() -> None:
     assert rows[:4] == [4, 8, 12, 13]
     assert set(rows[4:]) == {13}
     assert small(plan=Plan("process", 2)).digest == small().digest
+
+
+def test_rings_that_grow_leave_no_memory_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where it is not known how long an epoch can be, rings grow: each is in memory once, and a death costs no bit."""
+    monkeypatch.setattr(import_module("paceline.train.filing"), "_ROOM", 8)
+    others, found = memory_for_rows(), list[int]()
+    run = partial(counted, epochs=30, train_interval=1, lag=2)
+    dies = partial(Dies, tmp_path / "mark")
+    grown = run(dies, Plan("process", 2), watcher=lambda _: found.append(len(memory_for_rows() - others)))
+    assert set(found) == {3}
+    monkeypatch.undo()
+    assert grown.digest == run().digest
+
+
+def memory_for_rows() -> set[int]:
+    """What this process has open of it."""
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # that of the list itself
+            if "paceline-arrays" in os.readlink(f"/proc/self/fd/{number}"):
+                found.add(os.stat(f"/proc/self/fd/{number}").st_ino)
+    return found
 
 
 def test_worlds_side_by_side_are_rows_of_one_agent() -> None:

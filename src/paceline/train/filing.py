@@ -3,7 +3,8 @@
     an epoch's tape ── file ──► a Ring per agent ── window(agent) ──► the rows of its next update
 
 A row is in use while an update under way reads it, and while a learner that died would be given it again. Where rings
-are full, what is under way is waited for, and learners save themselves, before the oldest rows are overwritten.
+are full, what is under way is waited for, and learners save themselves, before the oldest rows are overwritten, or all
+that are kept go to larger memory.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class Filing:
 
     Args:
         job: What is trained.
-        free: Is called when rows are to be overwritten: it must end what reads them, and call `forget` thereafter.
+        free: Is called when rows are to be overwritten, or to go elsewhere: it must end what reads them, and call
+            `forget` thereafter.
     """
 
     def __init__(self, job: Job, free: Callable[[], None]) -> None:
@@ -63,12 +65,10 @@ class Filing:
     def forget(self) -> None:
         """Learners have saved themselves: no update that is over can be run again."""
         self._replayed.clear()
-        for ring in self.rings.values():
-            ring.forget_old()
 
     def _make_room(self, agent: str, ring: Ring, rows: int) -> None:
-        """Sees to it that no row is overwritten that an update, or the replay of one, still reads."""
-        if self._overwrites(agent, ring, rows) and self._job.capacity is not None:
+        """Sees to it that no row is overwritten, or moved, that an update, or the replay of one, still reads."""
+        if self._overwrites(agent, ring, rows) and self._replayed:
             self._free()
         if self._overwrites(agent, ring, rows):
             ring.grow(max(2 * ring.room, ring.count - self._first_needed(agent, ring) + rows))

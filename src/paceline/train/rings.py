@@ -98,7 +98,6 @@ class Ring:
         """The memory; None until there is a row."""
         self.count = 0
         """How many rows have been written."""
-        self._old: list[SharedArrays] = []  # memory that it has outgrown, and that the replay of an update may read
         self._ends: list[int] = []  # the rows at which episodes ended, from `_forgotten` on
         self._forgotten = 0
 
@@ -148,7 +147,8 @@ class Ring:
             )
 
     def grow(self, room: int) -> None:
-        """Makes room for more rows. Updates under way read the memory that they were given."""
+        """Makes room for more rows, in other memory: no update that was given the one before may be under way, or be
+        run again."""
         before, self.room = self.room, room
         if self.shared is None:
             return
@@ -156,12 +156,7 @@ class Ring:
         larger = SharedArrays({name: ((room, *array.shape[1:]), array.dtype.str) for name, array in arrays.items()})
         for name, array in arrays.items():
             _put_pieces(larger.arrays[name], _first(span, name), _taken(array, span, name, before))
-        self._old.append(self.shared)
         self.shared = larger
-
-    def forget_old(self) -> None:
-        """Gives back memory that it has outgrown: no update that was given it can be run again."""
-        self._old.clear()
 
     def span(self, capacity: int | None, new: int) -> Span:
         """The newest rows, at most `capacity`, as a window of whole numbers."""

@@ -247,7 +247,7 @@ class Trainer:
         return tape
 
     def _free_rows(self) -> None:
-        """Ends what reads rows that are to be overwritten."""
+        """Ends what reads rows that are to be overwritten, or to go elsewhere."""
         self.updates.drain()
         self.save_learners()
 
