@@ -32,6 +32,7 @@ from train_members import (
     Stumbles,
     Tells,
     TwoRows,
+    Unsaved,
     WithoutOne,
 )
 
@@ -293,6 +294,18 @@ def test_of_a_stack_only_the_agent_that_fails_is_frozen(learner: str, plan: Any)
     for agent in ("agent_0", "agent_2"):
         assert digest(frozen.weights[agent]) == digest(sound.weights[agent])
     assert frozen.losses["agent_0"] == sound.losses["agent_0"]
+
+
+def test_a_run_with_a_frozen_agent_that_cannot_be_saved_is_saved_and_goes_on(tmp_path: Path) -> None:
+    """It acts with its last weights, and they are saved; without freeze the error is raised."""
+    asked = partial(counted, Unsaved, on_failure="freeze", out=tmp_path)
+    with pytest.raises(ZeroDivisionError):
+        asked(watcher=partial(stop_at, 8))
+    resumed = asked(resume=True, plan=Plan("process", 2))
+    assert list(resumed.frozen) == ["agent_1"]
+    assert resumed.digest == counted(Unsaved, on_failure="freeze").digest
+    with pytest.raises(RuntimeError, match="the paper is gone"):
+        counted(Unsaved, out=tmp_path / "fails")
 
 
 def spoil(trainer: Any) -> None:

@@ -155,6 +155,15 @@ class Breaks(Counts):
         return figures
 
 
+class Unsaved(Counts):
+    """The same, but agent_1 cannot be saved from its third update on."""
+
+    def snapshot(self) -> Any:
+        if len(self.windows) >= 3 and self.agent == "agent_1":
+            raise RuntimeError("the paper is gone")
+        return super().snapshot()
+
+
 class Stumbles(Counts):
     """The same, but agent_1's third update raises once, when it has changed everything already."""
 

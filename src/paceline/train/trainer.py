@@ -323,19 +323,29 @@ class Trainer:
     def _save(self) -> dict[str, Any]:
         """Everything that a training goes on from; waits for the updates under way."""
         self.updates.drain()
-        learners = self._learning.call("snapshot", record=False)
         return {
             "epoch": self.epoch,
             "rewards": self.rewards,
             "lags": self.lags,
             "steps": self.steps,
-            "learners": {recipe.agents: learners[number] for number, recipe in enumerate(self.places.learners)},
+            "learners": self._save_learners(),
             "rows": self._filing.save(),
             "updates": self.updates.save(),
             "actors": self._actors.save(),
             "speculated": None if self._speculation is None else self._speculation.counts,
             "streams": self._streams(),
         }
+
+    def _save_learners(self) -> dict[tuple[str, ...], Any]:
+        """Everything that is learned. A frozen agent learns no more: what of it cannot be saved is left out."""
+        found = {}
+        for number, outcome in self._learning.call("snapshot", record=False, outcomes=True).items():
+            agents = self.places.learners[number].agents
+            if outcome.error is None:
+                found[agents] = outcome.answer
+            elif not self.updates.frozen.keys() >= set(agents):
+                raise outcome.error
+        return found
 
     def _streams(self) -> dict[str, Any]:
         """Where the random streams of those stand that draw from process-wide generators."""
@@ -365,7 +375,9 @@ class Trainer:
         saved = {agent: part for part in state["learners"].items() for agent in part[0]}
         calls = {}
         for number, recipe in enumerate(self.places.learners):
-            calls[number] = (regrouped(recipe.agents, {saved[agent][0]: saved[agent][1] for agent in recipe.agents}),)
+            if saved.keys() >= set(recipe.agents):
+                mine = {saved[agent][0]: saved[agent][1] for agent in recipe.agents}
+                calls[number] = (regrouped(recipe.agents, mine),)
         self._learning.call("restore", calls)
         self._filing.load(state["rows"])
         self.updates.load(state["updates"])
