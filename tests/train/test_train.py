@@ -459,6 +459,8 @@ def stop_at(epoch: int, trainer: Any) -> None:
         ({"on_failure": "hope"}, "on_failure='hope'"),
         ({"capacity": 5, "max_turns": 6}, "capacity=5 rows are fewer than an interval"),
         ({"capacity": 3}, "capacity=3 rows are fewer than an interval of 1 epochs makes, 4"),
+        ({"capacity": 6, "max_turns": 6, "priority": {"agent_2": 0.5}}, "2 epochs makes, 12: an update of 'agent_2'"),
+        ({"capacity": 4, "priority": {"agent_2": 0.5}}, "of 2 epochs makes, 8: an update of 'agent_2'"),
         ({"priority": {"agent_9": 1}}, "priority names 'agent_9'"),
         ({"priority": ["agent_1"]}, "give a mapping from agents"),
         ({"deadline": "soon", "plan": 1}, "deadline='soon' makes no sense"),

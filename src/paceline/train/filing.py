@@ -48,7 +48,7 @@ class Filing:
             tracks = [tape.tracks[world, agent].columns for world in range(self._job.worlds)]
             rows = sum(len(columns["rewards"]) for columns in tracks)
             if not ring.count:  # the mission need not have said how long an epoch is
-                self._job.check_capacity(rows)
+                self._job.check_capacity(rows, [agent])
             self._make_room(agent, ring, rows)
             for columns in tracks:
                 ring.extend(columns)

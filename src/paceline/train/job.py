@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -53,21 +54,24 @@ class Job:
         """The most rows that an agent can have of an epoch; None: that is not known."""
         return None if self.mission.steps is None else self.mission.steps * self.worlds
 
-    def check_capacity(self, rows: int) -> None:
-        """Sees to it that an agent's ring holds what an interval makes.
+    def check_capacity(self, rows: int, agents: Iterable[str]) -> None:
+        """Sees to it that the rings of agents hold what there is between two updates.
 
         Args:
             rows: How many rows of an agent an epoch has.
+            agents: Whose.
 
         Raises:
-            BadInput: it does not.
+            BadInput: one does not.
         """
-        wanted = rows * self.timetable.train_interval
-        if self.capacity is not None and self.capacity < wanted:
-            raise BadInput(
-                f"capacity={self.capacity} rows are fewer than an interval of {self.timetable.train_interval} epochs "
-                f"makes, {wanted}: an update would not see all that is new; give more, or None for all"
-            )
+        for agent in agents:
+            epochs = self.timetable.epochs_apart(agent)
+            if self.capacity is not None and self.capacity < rows * epochs:
+                raise BadInput(
+                    f"capacity={self.capacity} rows are fewer than an interval of {epochs} epochs makes, "
+                    f"{rows * epochs}: an update of {agent!r} would not see all that is new; give more, or None "
+                    "for all"
+                )
 
 
 TURNS = ("simultaneous", "ordered")

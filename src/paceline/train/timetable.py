@@ -50,9 +50,15 @@ class Timetable:
 
     def due(self, agent: str, epochs: int) -> int:
         """How many updates of an agent are due, in all, once so many epochs have been played."""
-        points = epochs // self.train_interval
-        share = Fraction(float(self.priority.get(agent, 1))).limit_denominator(1000)
-        return math.floor(points * self.updates_per_interval * share)
+        return math.floor(epochs // self.train_interval * self._per_interval(agent))
+
+    def _per_interval(self, agent: str) -> Fraction:
+        return self.updates_per_interval * Fraction(float(self.priority.get(agent, 1))).limit_denominator(1000)
+
+    def epochs_apart(self, agent: str) -> int:
+        """How many epochs there are between two updates of an agent, at the most; 0: it has none."""
+        share = self._per_interval(agent)
+        return self.train_interval * math.ceil(1 / share) if self.due(agent, self.epochs) else 0
 
     def unlocked(self, agent: str, epoch: int) -> range:
         """The numbers of the updates that become due when epoch number `epoch` has been played."""

@@ -185,7 +185,7 @@ def _check(job: Job) -> None:
         if agent not in learning:
             raise BadInput(f"priority names {agent!r}, who does not learn; those who do are {', '.join(learning)}")
     if rows is not None:
-        job.check_capacity(rows)
+        job.check_capacity(rows, learning)
     for recipe in job.recipes if table.lag or job.free_running else ():
         config = getattr(recipe.make, "config", None)
         if isinstance(config, PPO) and not config.accepts_lag:
