@@ -27,6 +27,7 @@ from train_members import (
     Looks,
     NoLearner,
     Numbered,
+    Odd,
     Restless,
     Slow,
     Stumbles,
@@ -369,6 +370,23 @@ def test_numbers_that_are_none_are_told_with_agent_and_update() -> None:
     with pytest.raises(paceline.Diverged, match="update 2 of agent 'agent_1' diverged: its weights"):
         counted(Explodes)
     assert list(counted(Explodes, on_failure="freeze").frozen) == ["agent_1"]
+
+
+def test_a_reward_that_is_no_number_is_told_with_agent_and_turn() -> None:
+    with pytest.raises(paceline.BadInput, match=r"agent_2.* a reward of nan at its turn 1 of epoch 0 .*seed 3"):
+        train(Mission("odd", Odd), Counts, epochs=3, seed=3, plan="inline")
+
+
+def test_an_update_that_diverged_says_so_where_observations_are_no_numbers() -> None:
+    odd = Mission("odd", partial(Odd, "observations"))
+    with pytest.raises(paceline.Diverged, match=r"agent_2.* diverged: .*it was given observations that are not"):
+        paceline.train(odd, "dqn,hidden=8", epochs=3, plan="inline")
+
+
+@pytest.mark.parametrize("wrong", [{"trace": "there.json"}, {"out": 5}])
+def test_a_trace_is_a_trace_and_out_a_directory(wrong: dict[str, Any]) -> None:
+    with pytest.raises(paceline.BadInput, match=f"^{next(iter(wrong))}="):
+        counted(**wrong)
 
 
 def test_no_learner_changes_when_another_agents_data_do() -> None:

@@ -53,6 +53,22 @@ class Field:
         pass
 
 
+class Odd(Field):
+    """Something that it gives one of its agents in turn 1 is no number."""
+
+    def __init__(self, what: str = "rewards") -> None:
+        super().__init__()
+        self._what = what
+
+    def step(self, actions: dict[str, int]) -> Any:
+        seen, rewards, *rest = super().step(actions)
+        if self._time == 2 and self._what == "rewards":
+            rewards["agent_2"] = float("nan")
+        if self._time == 2 and self._what == "observations":
+            seen["agent_2"][1] = np.nan
+        return seen, rewards, *rest
+
+
 class Counts:
     """A learner that notes which rows it has learned from, and likes actions by what they brought."""
 

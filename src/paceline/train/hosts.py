@@ -168,9 +168,13 @@ class Learning(OwnStreams):
             return self._once(updates, shared)
 
     def _once(self, updates: Mapping[str, tuple[int, Span]], shared: Mapping[str, SharedArrays]) -> dict[str, Learned]:
-        figures = self._bank.learn(self._windows(updates, shared))
+        windows = self._windows(updates, shared)
+        figures = self._bank.learn(windows)
         weights = self._bank.weights()
-        return {agent: _checked(agent, updates[agent][0], figures[agent], weights[agent]) for agent in updates}
+        return {
+            agent: _checked(agent, updates[agent][0], figures[agent], weights[agent], windows[agent])
+            for agent in updates
+        }
 
     def _windows(
         self, updates: Mapping[str, tuple[int, Span]], shared: Mapping[str, SharedArrays]
@@ -217,13 +221,15 @@ def _close(bank: Any) -> None:
         bank.close()
 
 
-def _checked(agent: str, number: int, figures: Mapping[str, float], weights: Any) -> Learned:
+def _checked(agent: str, number: int, figures: Mapping[str, float], weights: Any, window: Window) -> Learned:
     """A version with numbers that are none is a failure: it would act, and spoil every later update."""
     odd = next((name for name, value in figures.items() if not np.isfinite(value)), None)
     if odd is None and _is_finite(weights):
         return Learned(figures, weights)
     what = f"figure {odd!r} is {figures[odd]}" if odd is not None else "its weights have numbers that are not finite"
-    error = Diverged(f"{named(number, agent)} diverged: {what}; lower the rate, or clip gradients")
+    seen = all(_is_finite(window.columns[name]) for name in ("observations", "final_observations"))
+    advice = "lower the rate, or clip gradients" if seen else "it was given observations that are not finite"
+    error = Diverged(f"{named(number, agent)} diverged: {what}; {advice}")
     return Learned(figures, None, Failure.of(error, agent))
 
 

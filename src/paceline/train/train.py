@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,10 @@ def train(
     for name, flag in (("free_running", free_running), ("resume", resume)):
         if not isinstance(flag, bool):
             raise BadInput(f"{name}={flag!r} makes no sense; give True or False")
+    if trace is not None and not isinstance(trace, Trace):
+        raise BadInput(f"trace={trace!r:.60}: give a Trace(), and have it write(file) afterwards")
+    if out is not None and not isinstance(out, str | os.PathLike):
+        raise BadInput(f"out={out!r:.60} makes no sense; give a directory")
     place = Plan.parse(plan).not_of_a_vector()
     if place.backend != "auto":
         find_backend(place.backend)

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from time import perf_counter, thread_time
 from typing import Any
+
+import numpy as np
 
 from paceline.checkpoints import Checkpoints
 from paceline.engine import Plan, Pool, SharedArrays, Trace
@@ -242,9 +244,27 @@ class Trainer:
         seeds = [self.job.seed + self.epoch * worlds + world for world in range(worlds)]
         self._worlds.episode = [Episode(self.job.mission.name, world, 0) for world in range(worlds)]
         episodes = play(self._worlds, self._mind, seeds, None, tape)
+        self._check_rewards(episodes, tape)
         self.rewards.append([dict(episode.rewards) for episode in episodes])
         self.steps += sum(episode.steps for episode in episodes)
         return tape
+
+    def _check_rewards(self, episodes: Sequence[Episode], tape: Tape) -> None:
+        """Nothing is learned from a reward that is no number.
+
+        Raises:
+            BadInput: a reward of the epoch is not finite.
+        """
+        for world, episode in enumerate(episodes):
+            for agent, total in episode.rewards.items():
+                if not math.isfinite(total):
+                    rewards = tape.tracks[world, agent].columns["rewards"]
+                    turns = np.flatnonzero(~np.isfinite(rewards))
+                    when = f"{rewards[turns[0]]} at its turn {turns[0]}" if len(turns) else f"{total} in all"
+                    raise BadInput(
+                        f"mission {self.job.mission.name!r}: agent {agent!r} was given a reward of {when} of "
+                        f"epoch {self.epoch} (world {world}, seed {episode.seed}); it must be a finite number"
+                    )
 
     def _free_rows(self) -> None:
         """Ends what reads rows that are to be overwritten, or to go elsewhere."""
