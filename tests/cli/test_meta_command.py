@@ -204,6 +204,29 @@ def test_a_run_that_diverged_is_not_said_to_go_on(told: Told) -> None:
     assert (code, "cannot be gone on with" in said) == (2, True)
 
 
+SICK = """
+from paceline.worlds.meta.point import PointRobot
+
+class Sick(PointRobot):
+    def step(self, action):
+        if abs(self.position[0]) < 0.2:
+            raise ValueError("it is too near")
+        return super().step(action)
+"""
+
+
+@pytest.mark.parametrize("more", [("-j", "0"), ("--seeds", "2", "-j", "2")], ids=" ".join)
+def test_of_a_rollout_that_failed_it_is_said_which_and_where(told: Told, more: tuple[str, ...]) -> None:
+    """With the line of the world that raised, and the task with which it does."""
+    Path("sick.py").write_text(SICK)
+    code, _, said = told("sick.py:Sick", *WORDS[1:], "--out", "run", *more)
+    assert code == 3
+    assert "by ValueError: it is too near" in said
+    assert "of iteration 0, task (" in said
+    assert 'raise ValueError("it is too near")' in said
+    assert "paceline/collect" not in said
+
+
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None:
     """SIGTERM does the same; the exit code is 130."""
     words = [sys.executable, "-m", "paceline", "meta", *WORDS, "--num-iters", "1000000", "--out", "run", "-j", "0"]

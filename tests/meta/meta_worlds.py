@@ -38,6 +38,30 @@ class WhichLever(TaskWorld, Levers):
     set_sizes = (2, 0)
 
 
+class Sick(PointRobot):
+    """At its seventh step it gives a number that is not finite; with `unseen` only in tasks for evaluation."""
+
+    def __init__(self, gives: str, unseen: bool = False, **options: Any) -> None:
+        self._gives, self._unseen = gives, unseen
+        super().__init__(horizon=20, **options)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = super().step(action)
+        if self.steps == 7 and (self.task in self.eval_tasks or not self._unseen):
+            if self._gives == "reward":
+                reward = float("nan")
+            else:
+                observation = np.full(2, np.inf, np.float32)
+        return observation, reward, terminated, truncated, info
+
+
+class Setless(Levers):
+    """Has a task, and no sets of tasks."""
+
+    def get_current_task(self) -> Any:
+        return np.zeros(1)
+
+
 class DiesOnce(PointRobot):
     """Takes its worker with it, once."""
 

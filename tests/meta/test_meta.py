@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from meta_worlds import DiesOnce, WhichLever
+from meta_worlds import DiesOnce, Setless, Sick, WhichLever
 
 import paceline
 from paceline import BadInput, MetaTraining, Mission, Plan, meta
@@ -183,6 +183,16 @@ def test_references_are_ordered_and_known() -> None:
     assert references_for(gym.make("CartPole-v1").unwrapped, [0], 2) is None
 
 
+@pytest.mark.parametrize("unseen", [False, True], ids=["learning", "evaluation"])
+@pytest.mark.parametrize(("gives", "number"), [("reward", "nan"), ("observation", "inf")])
+def test_a_rollout_with_numbers_that_are_not_finite_has_failed(gives: str, number: str, unseen: bool) -> None:
+    """No mean is taken of them, and nothing learned from them: not in an evaluation either."""
+    world = Mission("sick", Sick, {"gives": gives, "unseen": unseen})
+    with pytest.raises(paceline.RolloutsFailed, match=f"the {gives} at step [67] is {number}") as told:
+        small(world, num_train_tasks=3)
+    assert told.value.collection.iteration == ("evaluation 0" if unseen else 0)
+
+
 def test_an_update_that_is_not_finite_names_itself() -> None:
     with pytest.raises(paceline.Diverged, match="update 1 gave numbers that are not finite"):
         small(ppo={"lr": 1e30, "clip": 1e30})
@@ -236,6 +246,7 @@ def test_a_setting_without_effect_is_refused(
         ({"agent": "memory,critic=3"}, "critic=3 in 'memory,critic=3': give true or false"),
         ({"agent": "oracl"}, "agent='oracl': give memory, markov, oracle, memory_markov"),
         ({"env": "CartPole-v1"}, "is no world with tasks"),
+        ({"env": Setless}, "has no sets of tasks: it needs train_tasks and eval_tasks"),
         ({"num_iters": 0}, "num_iters=0 makes no sense; give a whole number from 1 on"),
         ({"n_env_steps_total": 1000}, "both say how long to train"),
         ({"num_updates_per_iter": 0}, "num_updates_per_iter=0: give a whole number"),

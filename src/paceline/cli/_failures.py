@@ -14,6 +14,7 @@ from rich.text import Text
 
 import paceline
 from paceline.cli._terminal import harmless
+from paceline.collect import Collection
 from paceline.evaluate import Report
 from paceline.evaluate.store import EPISODES
 from paceline.types import Episode
@@ -54,6 +55,15 @@ def told(episode: Episode) -> str:
     who = f", agent {failure.agent}, policy {failure.policy}" if failure.agent else ""
     step = "" if failure.kind in _LOST and not (failure.agent or failure.step) else f", step {failure.step}"
     return harmless(f"{episode.name} (seed {episode.seed}{who}{step}): {failure.kind}: {failure.message}")
+
+
+def first_failure(collection: Collection) -> str:
+    """Of the first rollout that failed: which it was, and where in the user's own code."""
+    index, failure = next(iter(collection.failures.items()))
+    task = next(task for rollout, task in zip(collection, collection.tasks, strict=True) if rollout.index == index)
+    played = collection.iteration if isinstance(collection.iteration, str) else f"iteration {collection.iteration}"
+    where = harmless(f"rollout {index} of {played}, task {task!r}")
+    return "\n".join(part for part in (where, own_frames(failure.traceback)) if part)
 
 
 def own_frames(traceback: str) -> str:

@@ -15,11 +15,11 @@ from typing import Any, TextIO
 
 from paceline.checkpoints import FILE
 from paceline.cli._ending import sigterm_as_ctrl_c
-from paceline.cli._failures import own_frames
+from paceline.cli._failures import first_failure, own_frames
 from paceline.cli._tracing import TraceFile
 from paceline.cli._trained import NO_CURVES
 from paceline.engine import Trace
-from paceline.errors import BadInput, Diverged, PacelineError
+from paceline.errors import BadInput, Diverged, PacelineError, RolloutsFailed
 from paceline.report.curves import can_draw
 
 Watcher = Callable[[Any], None]
@@ -96,6 +96,8 @@ class TrainingCall(ABC):
             raise
         except PacelineError as error:
             print("\n  ".join([f"error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
+            if isinstance(error, RolloutsFailed):
+                print(first_failure(error.collection), file=sys.stderr)
             self._say_goodbye("stopped", goes_on=not isinstance(error, Diverged))  # it would come to the same update
             return 3
         except Exception as error:

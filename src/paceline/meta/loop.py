@@ -23,6 +23,7 @@ from paceline.engine import Plan, Trace
 from paceline.errors import BadInput
 from paceline.learning import SequenceLearner, SequencePPO
 from paceline.meta.agents import SAMPLED, Agent
+from paceline.meta.finite import check_finite
 from paceline.meta.result import Evaluation
 from paceline.meta.tasks import World, dealt
 from paceline.seeds import seed_of
@@ -172,6 +173,7 @@ class Loop:
         with self._measured("collect"):
             with self._for_random_actions() as collector:
                 pool = collector.collect(count or _BASELINE, iteration=0)
+            check_finite(pool)
             self.random = self._returns(pool)
             self.learner.see(pool)
             if count:
@@ -214,6 +216,7 @@ class Loop:
     def _collect(self, iteration: int, weights: dict[str, Array]) -> Collection:
         with self._measured("collect"):
             played = self._collector.collect(self.job.num_rollouts_per_iter, weights=weights, iteration=iteration)
+        check_finite(played)
         self.plan = played.plan
         self.notes += [note for note in played.notes if note not in self.notes]
         return played
@@ -243,6 +246,7 @@ class Loop:
         tasks = self.job.world.unseen if self.over else self.job.world.unseen[:IN_BETWEEN]
         with self._measured("evaluate"):
             played = self._trials.evaluate(tasks, weights=self._weights(False), round_=self.iteration)
+        check_finite(played)
         self.evaluations.append(Evaluation(self.iteration, self.env_steps, played.steps, self._returns(played)))
 
     def _returns(self, collection: Collection) -> Array:

@@ -94,7 +94,7 @@ def meta(
     Raises:
         BadInput: something makes no sense; found before anything is played.
         Diverged: an update gave numbers that are not finite; the message says what to do. Such a run does not go on.
-        RolloutsFailed: some rollouts could not be played.
+        RolloutsFailed: some rollouts could not be played, or have numbers that are not finite.
     """
     place = Plan.parse(plan).not_of_a_vector()
     if place.backend != "auto":

@@ -121,7 +121,13 @@ def _drawn(world: VariBadWrapper, inner: Mission, count: int | None) -> tuple[Dr
 
 
 def _sets(world: VariBadWrapper, inner: Mission, count: int | None) -> tuple[Sequence[Any], Sequence[Any], bool]:
-    train, unseen = list(world.train_tasks), list(world.eval_tasks)
+    try:
+        train, unseen = list(world.train_tasks), list(world.eval_tasks)
+    except AttributeError:
+        raise BadInput(
+            f"{inner.name!r} has no sets of tasks: it needs train_tasks and eval_tasks, as "
+            "paceline.worlds.meta.TaskWorld has them"
+        ) from None
     if not train:
         raise BadInput(f"{inner.name!r} has no train tasks: give num_train_tasks")
     if not unseen:  # as many as are asked for, of those that there are
