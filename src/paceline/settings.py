@@ -39,12 +39,14 @@ class Settings(BaseModel):
             raise BadInput("; ".join(_faults(error, where, cls))) from None
 
 
-def read_yaml(path: Path, expected: str) -> Mapping[Any, Any]:
+def read_yaml(path: Path, expected: str, gaps: list[int] | None = None) -> Mapping[Any, Any]:
     """The mapping that a file of YAML holds.
 
     Args:
         path: The file.
         expected: What it must have, for messages.
+        gaps: Takes the numbers of lines that say "..." alone, where a guide leaves keys out: they are passed over.
+            None: such a line is read like any other.
 
     Raises:
         BadInput: it cannot be read, or holds no mapping; or PyYAML is missing.
@@ -54,7 +56,8 @@ def read_yaml(path: Path, expected: str) -> Mapping[Any, Any]:
     except ImportError:
         raise BadInput(f"{path} is YAML, and PyYAML is not installed: pip install 'paceline[llm]'") from None
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = yaml.safe_load(text if gaps is None else _without_gaps(text, gaps))
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
@@ -64,6 +67,16 @@ def read_yaml(path: Path, expected: str) -> Mapping[Any, Any]:
         found = "is empty" if content is None else f"holds a {type(content).__name__}"
         raise BadInput(f"{path} {found}; expected a mapping with {expected}")
     return content
+
+
+def _without_gaps(text: str, gaps: list[int]) -> str:
+    """At the beginning of a line "..." is YAML, and ends a document; further to the right it is none."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        if line.strip() == "..." and not line.startswith("..."):
+            gaps.append(number)
+            lines[number - 1] = ""
+    return "\n".join(lines)
 
 
 def _check_finite(path: Path, content: Any, above: tuple[int, ...]) -> None:

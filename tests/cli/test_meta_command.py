@@ -74,14 +74,17 @@ def test_json_is_one_object_and_a_run_goes_on(told: Told, learned: MetaTraining)
         rows = list(csv.DictReader(file))
     lines = [json.loads(line) for line in (Path("run") / "progress.jsonl").read_text().splitlines()]
     wanted = {"z/env_steps", "z/rollouts", "z/rl_steps", "z/fps", "z/time_cost", "rl_loss/policy_loss"}
-    wanted |= {"metrics/return_train_total", "metrics/return_eval_total", "metrics/return_eval_episode_2"}
+    wanted |= {"metrics/return_train_total", "metrics/return_train_episode_2"}
+    wanted |= {"metrics/return_eval_total", "metrics/return_eval_episode_2"}
     assert wanted <= set(rows[0])
     assert wanted <= set(lines[0])
     assert [int(row["z/rollouts"]) for row in rows] == [12, 20, 28]
     assert (Path("run") / "curves.png").stat().st_size > 5000
     assert list((Path("run") / "tensorboard").iterdir())
-    code, out, _ = told("--resume", "run", "--json")
+    code, out, _ = told("--resume", "run", "--max-rollouts-per-task", "2", "--json")  # as by default
     assert (code, json.loads(out)["digest"]) == (0, learned.digest)
+    code, _, said = told("--resume", "run", "--max-rollouts-per-task", "3")
+    assert (code, "was asked max_rollouts_per_task=2, and now 3" in said) == (2, True)
 
 
 def test_a_table_shows_unit_random_and_references(told: Told, learned: MetaTraining) -> None:
@@ -116,13 +119,14 @@ lanes: 8
 
 def test_a_configuration_of_pomdp_baselines_says_the_same_as_flags(told: Told, learned: MetaTraining) -> None:
     """What has no effect is told; flags count before the file."""
-    Path("config.yaml").write_text(CONFIG + "out: elsewhere\neval: {log_tensorboard: true}\n")
+    Path("config.yaml").write_text(CONFIG + "out: elsewhere\neval: {log_tensorboard: true}\n  ...\n")
     code, out, said = told("config.yaml", "--no-save", "--json")
     found = json.loads(out)
     assert code == 0
     assert found["return_eval_episodes"] == learned.return_eval_episodes
     assert found["plan"]["backend"] == "inline"
     assert "without effect in config.yaml, being for other learners or agents: train.buffer_size" in said
+    assert "config.yaml, line 14: '...' is passed over; what is not said there is as by default" in said
     assert "without effect in config.yaml, as --no-save keeps nothing: eval.log_tensorboard" in said
     assert not Path("elsewhere").exists()
     code, out, _ = told("config.yaml", "--no-save", "--json", "--num-iters", "1", "--agent", "markov,hidden=8")

@@ -53,6 +53,40 @@ def test_a_recurrent_configuration_is_read_as_it_is_written(tmp_path: Path) -> N
     assert not {"env.env_name", "train.num_iters", "policy.lr", "eval.log_tensorboard"} & set(found.without_effect)
 
 
+GUIDE = """
+# In your config YAML
+env:
+  env_type: meta
+  env_name: AntDir-v0
+  max_rollouts_per_task: 2
+  num_train_tasks: 50
+  num_eval_tasks: 20
+  num_parallel_workers: 6  # NEW: Number of parallel environment workers
+
+train:
+  num_rollouts_per_iter: 12  # Will be distributed across 6 workers (2 each)
+  ...
+"""
+
+
+def test_the_configuration_of_a_guide_is_read_as_it_stands_there(tmp_path: Path) -> None:
+    """Where it leaves keys out, they are as by default, and it is said which line that was."""
+    found = read(tmp_path, GUIDE)
+    assert found.settings == {
+        "env": "AntDir-v0",
+        "max_rollouts_per_task": 2,
+        "num_train_tasks": 50,
+        "num_eval_tasks": 20,
+        "num_rollouts_per_iter": 12,
+    }
+    assert (found.plan, found.gaps) == (6, (13,))
+
+
+def test_a_section_without_keys_says_nothing(tmp_path: Path) -> None:
+    found = read(tmp_path, "env: {env_name: Wind-v0}\ntrain:\n  # num_iters: 3\npolicy:\n  ...\n")
+    assert found.settings == {"env": "Wind-v0"}
+
+
 @pytest.mark.parametrize(
     ("policy", "agent"),
     [("seq_model: mlp", "markov"), ("arch: mlp, policy_layers: [8]", "markov,hidden=8"), ("lr: 0.1", None)],
@@ -84,6 +118,7 @@ def test_flags_count_before_a_file_and_what_they_leave_open_it_says(tmp_path: Pa
     [
         ("env: {env_nam: Wind-v0}", "env.env_nam is not known; did you mean env_name"),
         ("train: {}", "env is missing"),
+        ("env:", "env is missing"),
         ("env: {env_name: Wind-v0, env_type: pomdp}", "env.env_type is 'pomdp'"),
         ("env: {env_name: Wind-v0, num_parallel_workers: 2}\nplan: inline", "both say where rollouts are played"),
         ("env: {env_name: Wind-v0}\nagent: markov\npolicy: {seq_model: gru}", "both say who learns"),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from paceline.report.board import MetaBoard
 from paceline.report.curves import can_draw, draw_returns
 
 if TYPE_CHECKING:
+    from paceline.meta.config import Read
     from paceline.meta.loop import Watcher
 
 FILES = (".yaml", ".yml")
@@ -90,9 +92,16 @@ def given_now(flags: Mapping[str, Any]) -> Given:
     asked = MetaAsked(
         settings, seeds=flags["seeds"], tensorboard=bool(flags["tensorboard"] or file.tensorboard), **place
     )
-    unused = ", ".join(file.without_effect)
-    notes = (f"without effect in {flags['env']}, being for other learners or agents: {unused}",) if unused else ()
-    return Given(asked, file.out, notes)
+    return Given(asked, file.out, tuple(_notes(flags["env"], file)))
+
+
+def _notes(name: str, file: Read) -> Iterator[str]:
+    if file.gaps:
+        lines = ", ".join(map(str, file.gaps))
+        yield f"{name}, line {lines}: '...' is passed over; what is not said there is as by default"
+    if file.without_effect:
+        unused = ", ".join(file.without_effect)
+        yield f"without effect in {name}, being for other learners or agents: {unused}"
 
 
 def asked_before(run: Path, flags: Mapping[str, Any]) -> MetaAsked:
@@ -109,7 +118,8 @@ def asked_before(run: Path, flags: Mapping[str, Any]) -> MetaAsked:
         before = MetaAsked(**known)
     except TypeError as error:
         raise BadInput(f"{run / PLAN} is damaged: {error}") from error
-    was = {**before.settings, "seeds": before.seeds}
+    usual = {name: each.default for name, each in signature(meta).parameters.items()}
+    was = {**usual, **before.settings, "seeds": before.seeds}
     for name, value in flags.items():
         if value is not None and name not in (*_PLACE, "tensorboard") and was.get(name) != value:
             raise BadInput(f"{run} was asked {name}={was.get(name)!r}, and now {value!r}: leave it away, or begin anew")

@@ -114,6 +114,7 @@ class Read:
         out: The directory of the run; None: it does not say.
         tensorboard: Whether event files are written.
         without_effect: Keys that mean something to other learners, and do nothing here.
+        gaps: Lines that say "..." alone: a guide leaves keys out there.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
@@ -121,6 +122,7 @@ class Read:
     out: str | None = None
     tensorboard: bool = False
     without_effect: tuple[str, ...] = ()
+    gaps: tuple[int, ...] = ()
 
 
 _TAKEN = {
@@ -153,7 +155,9 @@ def read_config(path: Path, agent: str | None = None, ppo: str | None = None) ->
         BadInput: it cannot be read, has a key that there is none of, one that contradicts another or has no effect, or
             a value that does not fit.
     """
-    config = Config.read(read_yaml(path, "env and train"), str(path))
+    gaps: list[int] = []
+    said = read_yaml(path, "env and train", gaps)
+    config = Config.read({name: value for name, value in said.items() if value is not None}, str(path))
     settings: dict[str, Any] = {"env": config.env.env_name}
     for section, names in _TAKEN.items():
         settings |= {name: getattr(getattr(config, section), name) for name in names}
@@ -169,6 +173,7 @@ def read_config(path: Path, agent: str | None = None, ppo: str | None = None) ->
         config.out,
         bool(config.eval.log_tensorboard),
         (*unused, *_without_effect(config)),
+        tuple(gaps),
     )
 
 

@@ -263,6 +263,7 @@ class Loop:
             "z/fps": self.env_steps / self.elapsed,
             "z/time_cost": self.elapsed,
             "metrics/return_train_total": float(mine.sum(1).mean()),
+            **{f"metrics/return_train_episode_{place}": float(mean) for place, mean in enumerate(mine.mean(0), 1)},
             "metrics/total_steps_train": steps / len(mine),
             **{f"rl_loss/{name}": value for name, value in figures.items()},
         }
