@@ -219,12 +219,14 @@ class Sick(PointRobot):
 """
 
 
-@pytest.mark.parametrize("more", [("-j", "0"), ("--seeds", "2", "-j", "2")], ids=" ".join)
+@pytest.mark.parametrize("more", [("-j", "0"), ("--seeds", "2", "-j", "0"), ("--seeds", "2", "-j", "2")], ids=" ".join)
 def test_of_a_rollout_that_failed_it_is_said_which_and_where(told: Told, more: tuple[str, ...]) -> None:
-    """With the line of the world that raised, and the task with which it does."""
-    Path("sick.py").write_text(SICK)
-    code, _, said = told("sick.py:Sick", *WORDS[1:], "--out", "run", *more)
+    """With the line of the world that raised, the task with which it does, and the seed of several."""
+    file = f"sick{''.join(more).replace('-', '_')}.py"  # modules of one name would be taken for one another
+    Path(file).write_text(SICK)
+    code, _, said = told(f"{file}:Sick", *WORDS[1:], "--seed", "7", "--out", "run", *more)
     assert code == 3
+    assert "--seeds" not in more or "\n  seed 7\n" in said or "\n  seed 8\n" in said
     assert "by ValueError: it is too near" in said
     assert "of iteration 0, task (" in said
     assert 'raise ValueError("it is too near")' in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
@@ -57,14 +58,29 @@ def each_seed(
 
     Yields:
         A seed and what came of it, as seeds finish.
+
+    Raises:
+        Exception: what a seed has raised, with a note that names the seed.
     """
     if place.backend != "process" or (place.workers or 1) < 2:
         for seed in seeds:
-            yield seed, of_seed(place, watcher(seed), seed)
+            with _named(seed):
+                result = of_seed(place, watcher(seed), seed)
+            yield seed, result
         return
     workers = min(place.workers or 1, len(seeds))
     with Pool([], backend="process", workers=workers, deadline=math.inf) as pool:
         for index, outcome in pool.stream(partial(of_seed, Plan("inline", 1), None), seeds):
-            if outcome.error is not None:
-                raise outcome.error
+            with _named(seeds[index]):
+                if outcome.error is not None:
+                    raise outcome.error
             yield seeds[index], outcome.answer
+
+
+@contextmanager
+def _named(seed: int) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"seed {seed}")
+        raise
