@@ -8,16 +8,19 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 import paceline
 from paceline.cli._terminal import harmless
-from paceline.collect import Collection
 from paceline.evaluate import Report
 from paceline.evaluate.store import EPISODES
 from paceline.types import Episode
+
+if TYPE_CHECKING:
+    from paceline.collect import Collection
 
 _SHOWN = 5
 _OURS = Path(paceline.__file__).parent
