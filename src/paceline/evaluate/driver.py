@@ -192,14 +192,16 @@ class Evaluation:
 
     def _surveyed(self, goes: bool) -> list[Surveyed]:
         """Looks at missions and policies where they will be played: in a process, if the plan promises processes."""
-        run, plan = self.run, self.plan
-        everyone = {player.name: player for cast in run.casts or (run.players,) for player in cast}.values()
+        plan = self.plan
+        everyone = {player.name: player for cast in self.run.casts or (self.run.players,) for player in cast}.values()
         away = plan.backend in ("auto", "process") and (goes or plan.backend == "process") and plan.trust == "all"
-        if not away or any(cannot_be_copied(player) is not None for player in everyone):
-            return survey(run, self._here, spaces=plan.trust == "all")
         deadline = math.inf if self.care.episode_deadline is None else self.care.episode_deadline
-        with Pool([], seed=run.seed, backend="process", workers=1) as pool:
-            return survey(run, pool, deadline=deadline)
+        with TemporaryDirectory(prefix="paceline-", ignore_cleanup_errors=True) as boxes:
+            run = self.run.with_blackbox(boxes)
+            if not away or any(cannot_be_copied(player) is not None for player in everyone):
+                return survey(run, self._here, spaces=plan.trust == "all")
+            with Pool([], seed=run.seed, backend="process", workers=1) as pool:
+                return survey(run, pool, deadline=deadline)
 
     def _mention_the_seatless(self) -> None:
         """Where there are more policies than seats, whoever compares them should know who plays when."""

@@ -137,6 +137,7 @@ def apart(plan: Plan, seed: int = 0) -> Pool:
     return Pool([], seed=seed, backend="process" if plan.backend == "auto" else plan.backend, trust=plan.trust)
 
 
+_NO_EPISODE = -1
 Surveyed = tuple[list[Seat], list[bool | None]]
 """The seats of a mission, and how its players are understood; see `Player.acts`."""
 
@@ -194,7 +195,7 @@ def _seats(run: Run, number: int) -> Surveyed:
         if run.replays is not None:
             rollout.save_replay(Path(run.replays), {})  # tells now if it keeps none
     finally:
-        _closed(rollout, rollout.episode)  # told when episodes are played
+        _closed_after_a_look(run, mission.name, rollout)
     if not seats:
         raise BadInput(f"mission {mission.name!r} has no seats: nobody can play it")
     cast = run.cast(number)
@@ -218,7 +219,14 @@ def _observed(run: Run, number: int, seat: Seat) -> tuple[Seat, Any]:
         agent = seat.agent if seat.agent in seen else next(iter(seen))
         return seats[agent], seen[agent]
     finally:
-        _closed(rollout, rollout.episode)
+        _closed_after_a_look(run, run.missions[number].name, rollout)
+
+
+def _closed_after_a_look(run: Run, mission: str, rollout: Rollout) -> None:
+    """Ends a rollout that was only looked at; it is left open if `close()` ended the worker that looked before."""
+    mark = closing_mark(run.setting.blackbox, (mission, _NO_EPISODE))
+    if mark is None or not mark.exists():
+        _closed(rollout, rollout.episode, mark)  # what goes wrong is told when episodes are played
 
 
 def _check_noop(run: Run, mission: Mission, seats: list[Seat]) -> None:
