@@ -481,6 +481,25 @@ def test_torch_in_main_then_in_workers() -> None:
             assert set(pool.call("run").values()) == {(64.0**3, 1)}
 
 
+def test_a_member_sets_the_threads_of_torch_for_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    import torch
+
+    assert torch.get_num_threads()  # it is imported here, so workers have it from the start
+
+    class Net:
+        def ask_for(self, threads: int) -> int:
+            import torch
+
+            torch.set_num_threads(threads)
+            return int(torch.get_num_threads())
+
+    with Pool([Net] * 2, backend="process", workers=1) as pool:
+        assert pool.call("ask_for", {0: (2,)}) == {0: 1}
+        assert pool.call("ask_for", {0: (3,), 1: (1,)}) == {0: 1, 1: 1}
+        until(lambda: caplog.text.count("torch.set_num_threads(2) has no effect in a worker") == 1)
+    assert "set_num_threads(3)" not in caplog.text
+
+
 def test_no_tcp_port_is_opened() -> None:
     with Pool([Fault] * 2, backend="process", workers=2) as pool:
         pool.call("add", {0: (1,)})

@@ -22,6 +22,7 @@ from paceline.engine.arrays import plain_arrays
 from paceline.engine.host import Host
 from paceline.engine.log_records import Fields, fields_of
 from paceline.engine.machine import Machine, this_machine
+from paceline.engine.torch_import import TORCH_IMPORT
 
 _TAIL = 8192
 _MARKS = (":job_id:", ":actor_name:", ":task_name:")  # lines that Ray writes for itself
@@ -130,6 +131,4 @@ def _settle_in(config: dict[str, Any], records: logging.Handler) -> None:
     root.handlers[:] = [records]
     root.setLevel(config["log_level"])
     budget.assign(config["budget"])
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_num_threads(1)
+    TORCH_IMPORT.hold_to_one_thread()

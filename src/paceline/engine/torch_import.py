@@ -1,7 +1,12 @@
-"""Notes the state that torch's generator begins with, whenever somebody imports torch; never imports it itself."""
+"""Notes the state that torch's generator begins with, whenever somebody imports torch; never imports it itself.
+
+In a worker it also holds torch to one thread: how many there are belongs to the process, so a member that set it would
+change the last bits of what the others compute.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,11 +22,19 @@ class TorchImport:
 
     def __init__(self) -> None:
         self.state: bytes | None = None
+        self._one_thread = False
 
     def expect(self) -> None:
         """Begins to watch the imports."""
         if "torch" not in sys.modules and self not in sys.meta_path:
             sys.meta_path.insert(0, self)
+
+    def hold_to_one_thread(self) -> None:
+        """Has torch compute on one thread in this process, from its import on, whatever members ask for."""
+        self._one_thread = True
+        if (torch := self.done()) is not None:
+            _hold_to_one_thread(torch)
+        self.expect()
 
     def done(self) -> ModuleType | None:
         """torch, if somebody has imported it, to the end."""
@@ -46,8 +59,28 @@ class TorchImport:
             with suppress(Exception):  # without a note torch counts as touched, which is always safe
                 self.state = bytes(module.default_generator.get_state().tolist())
                 sys.meta_path.remove(self)
+            if self._one_thread:
+                _hold_to_one_thread(module)
 
         return run_and_note
+
+
+def _hold_to_one_thread(torch: Any) -> None:
+    """Has torch compute on one thread for good."""
+    told: list[int] = []
+
+    def set_num_threads(count: int) -> None:
+        """Leaves it at one thread, and says so once."""
+        if count != 1 and not told:
+            told.append(count)
+            logging.getLogger("paceline").warning(
+                "torch.set_num_threads(%s) has no effect in a worker: torch computes on one thread there, which its "
+                "members share",
+                count,
+            )
+
+    torch.set_num_threads(1)
+    torch.set_num_threads = set_num_threads
 
 
 TORCH_IMPORT = TorchImport()

@@ -28,6 +28,7 @@ from paceline.engine.chatter import TaggedLines
 from paceline.engine.host import Host
 from paceline.engine.isolation import IN_FLIGHT
 from paceline.engine.log_records import RecordSender
+from paceline.engine.torch_import import TORCH_IMPORT
 from paceline.engine.wait import Patience, fence
 from paceline.errors import TooLarge
 
@@ -70,9 +71,7 @@ def _settle_in(config: dict[str, Any], chatter_fd: int, records_fd: int, tag: An
     root.handlers[:] = [RecordSender(records_fd, tag)]
     root.setLevel(config["log_level"])
     budget.assign(budget.Budget(**config["budget"]))
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_num_threads(1)
+    TORCH_IMPORT.hold_to_one_thread()
 
 
 class _Worker:
