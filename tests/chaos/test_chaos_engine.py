@@ -724,3 +724,33 @@ def test_what_a_worker_has_started_ends_with_it(end: str) -> None:
             until(lambda: not any(map(is_alive, first)))
             assert all(map(is_alive, second))  # of a worker that lives
     until(lambda: not any(map(is_alive, [*first, *second])))
+
+
+@pytest.mark.parametrize("end", ["close", "call"])
+def test_what_workers_have_started_ends_when_the_fork_server_is_lost(end: str) -> None:
+    with Pool([Leaves, Leaves], backend="process", workers=2) as pool:
+        left = [pid for pids in pool.call("leave").values() for pid in pids]
+        os.kill(psutil.Process(pool.workers[0].pid).ppid(), signal.SIGKILL)
+        if end == "call":
+            with pytest.raises(paceline.errors.ReplayDiverged):  # other processes have other numbers
+                pool.call("leave")
+            until(lambda: not any(map(is_alive, left)))
+    until(lambda: not any(map(is_alive, left)))
+
+
+def test_what_workers_have_started_ends_at_the_exit_of_main_when_the_fork_server_is_lost(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        import os, psutil, signal
+        from test_chaos_engine import Leaves
+        from paceline import Pool
+        pool = Pool([Leaves, Leaves], backend="process", workers=2)
+        print(*(pid for pids in pool.call("leave").values() for pid in pids))
+        os.kill(psutil.Process(pool.workers[0].pid).ppid(), signal.SIGKILL)
+        """,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    left = list(map(int, done.stdout.split()))
+    assert len(left) == 4, done.stderr
+    until(lambda: not any(map(is_alive, left)))

@@ -12,6 +12,7 @@ every worker and is one global object that others configure too.
 from __future__ import annotations
 
 import array
+import contextlib
 import errno
 import json
 import os
@@ -24,6 +25,7 @@ from collections.abc import Iterable
 from typing import Any, BinaryIO
 
 from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.left_behind import end_marked, environment_with, new_mark
 from paceline.errors import PlanNotMet
 
 # Packages that are dear to import, start no thread in doing so, and survive a fork.
@@ -93,10 +95,15 @@ class ForkServer:
         sock: Our end.
         roots: The packages that the server has imported.
         process: The server itself, if it is ours to end.
+        mark: What everything below it inherits.
     """
 
     def __init__(
-        self, sock: socket.socket, roots: frozenset[str], process: subprocess.Popen[bytes] | None = None
+        self,
+        sock: socket.socket,
+        roots: frozenset[str],
+        process: subprocess.Popen[bytes] | None = None,
+        mark: str = "",
     ) -> None:
         self.roots = roots
         self.owner = os.getpid()
@@ -104,7 +111,7 @@ class ForkServer:
         self._broken = False
         self._owed = process is not None  # an answer that is still to come, and that nobody waits for
         self._torn = False  # we may have been interrupted in the middle of a message
-        self._sock, self._process = sock, process
+        self._sock, self._process, self._mark = sock, process, mark
         self._line = select.poll()
         self._line.register(sock, select.POLLIN)
         if self._owed:
@@ -139,6 +146,13 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self.end_left_behind()
+
+    def end_left_behind(self) -> None:
+        """Ends what was started below the server, if it is gone and could not do so itself."""
+        if self._mark and self._process is not None and self.owner == os.getpid() and self._process.poll():
+            end_marked(self._mark)
+            self._mark = ""
 
     @property
     def ready(self) -> bool:
@@ -168,6 +182,7 @@ class ForkServer:
                     self._torn = False
                     raise PlanNotMet(_too_large()) from error
                 self._broken = True
+                self._bury()
                 raise PlanNotMet(f"the process that starts workers is gone{self._exit_code()}") from error
             except BaseException:
                 if self._torn:  # by a handler of the user's: the next question might get this one's answer
@@ -189,6 +204,13 @@ class ForkServer:
         for fd in self._answer()[1]:  # of a worker that nobody has, and that ends by itself
             os.close(fd)
 
+    def _bury(self) -> None:
+        """Its line has ended, so it has, or is about to."""
+        if self._process is not None and self.owner == os.getpid():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=2)
+            self.end_left_behind()
+
     def _exit_code(self) -> str:
         return "" if self._process is None else f" (exit code {self._process.poll()})"
 
@@ -205,15 +227,16 @@ def _too_large() -> str:
 def start(preload: tuple[str, ...]) -> ForkServer:
     """Starts a server that imports these modules first."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    mark = new_mark()
     with theirs, noted(theirs.fileno(), os.getpid(), preload) as note:
         process = subprocess.Popen(
             command(note.fileno()),
             pass_fds=[theirs.fileno(), note.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C in a terminal is main's alone
-            env={**os.environ, **environment()},
+            env={**environment_with(mark), **environment()},
         )
-    return ForkServer(ours, roots(preload), process)
+    return ForkServer(ours, roots(preload), process, mark)
 
 
 def inherit(sock: socket.socket, known: frozenset[str]) -> None:
@@ -248,7 +271,9 @@ def server() -> ForkServer:
     preload = to_preload()
     with _servers_lock:
         for known in reversed(_servers):
-            if known.alive and known.roots >= roots(preload):
+            if not known.alive:
+                known.end_left_behind()
+            elif known.roots >= roots(preload):
                 return known
         _servers.append(start(preload))
         return _servers[-1]

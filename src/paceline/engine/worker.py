@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from paceline.engine import budget
+from paceline.engine import budget, left_behind
 from paceline.engine.arrays import Control, SharedArrays
 from paceline.engine.channel import WAKE, Channel
 from paceline.engine.chatter import TaggedLines
@@ -61,8 +61,9 @@ def _settle_in(config: dict[str, Any], chatter_fd: int, records_fd: int, tag: An
         signal.signal(number, signal.SIG_DFL)
     faulthandler.enable(file=2, all_threads=True)
     faulthandler.register(WHERE, file=2, all_threads=True, chain=True)  # and then it dies of it
+    marks = left_behind.marks()  # what is started here is found by them
     os.environ.clear()
-    os.environ.update(config["environ"])
+    os.environ.update({**config["environ"], **marks})
     sys.path[:] = config["sys_path"]
     with contextlib.suppress(OSError):
         os.chdir(config["cwd"])
