@@ -4,6 +4,7 @@ import random
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -23,7 +24,7 @@ from paceline.testing.looking import look_at
 
 STEPS = 24
 SHARED = ["spaces", "reset", "step", "sendable", "generators", "aliasing", "again", "restart", "process"]
-ALL = [*SHARED, "twin", "order", "paceline", "snapshot", "cost", "waiting", "plan"]
+ALL = [*SHARED, "slowed", "twin", "order", "paceline", "snapshot", "cost", "waiting", "plan"]
 
 
 def problems(diagnosis: Diagnosis) -> set[str]:
@@ -345,3 +346,39 @@ def test_an_env_in_a_file_may_have_options(tmp_path: Path) -> None:
     diagnosis = examine(f"{tmp_path}/worlds.py:Walk,size=4", steps=12)
     assert diagnosis.reproducible
     assert "text environment" not in str(diagnosis)  # it was called one
+
+
+def test_an_id_of_gymnasium_may_have_options() -> None:
+    found = examine("FrozenLake-v1,map_name=8x8", steps=4)
+    assert found.reproducible
+    assert found.subject == "FrozenLake-v1,map_name=8x8"
+
+
+@pytest.mark.parametrize("clock", ["time.time()", "perf_counter()", "time.monotonic_ns() / 1e9"])
+def test_an_env_that_ends_by_the_clock_is_not_reproducible(tmp_path: Path, clock: str) -> None:
+    (tmp_path / "clocks.py").write_text(
+        "import gymnasium, time\n"
+        "from time import perf_counter\n"
+        "class Minute(gymnasium.Env):\n"
+        "    observation_space = gymnasium.spaces.Discrete(9)\n"
+        "    action_space = gymnasium.spaces.Discrete(2)\n"
+        "    def reset(self, *, seed=None, options=None):\n"
+        "        super().reset(seed=seed)\n"
+        f"        self.begun = {clock}\n"
+        "        return 0, {}\n"
+        "    def step(self, action):\n"
+        f"        return 1, 1.0, False, {clock} - self.begun > 60, {{}}\n"
+    )
+    diagnosis = examine(f"{tmp_path}/clocks.py:Minute", steps=12)
+    assert problems(diagnosis) == {"slowed"}
+    assert not diagnosis.reproducible
+    assert "the truncated of step 2 differs" in diagnosis["slowed"].sentence
+    assert "count steps" in diagnosis["slowed"].advice
+
+
+def test_threads_are_not_for_envs_that_draw_with_pygame(tmp_path: Path) -> None:
+    def drawn() -> Any:
+        return gymnasium.wrappers.AddRenderObservation(gymnasium.make("CartPole-v1", render_mode="rgb_array"))
+
+    assert "threads cannot run it, as it draws with pygame" in examine(drawn, steps=2)["paceline"].sentence
+    assert "pygame" not in examine("CartPole-v1", steps=2)["paceline"].sentence

@@ -8,11 +8,12 @@ from typing import Any
 
 from paceline.doctor import questions
 from paceline.doctor.costs import measure
+from paceline.doctor.slowed import slowed
 from paceline.doctor.target import loaded
 from paceline.testing.envs import Trial, conformance
 from paceline.testing.findings import Finding, Report
 
-DETERMINISM = ("again", "restart", "process", "twin", "order")
+DETERMINISM = ("again", "restart", "process", "slowed", "twin", "order")
 """The findings that decide whether an env is reproducible on its own."""
 
 
@@ -81,10 +82,11 @@ def _findings(trial: Trial, progress: Callable[[str], None]) -> list[Finding]:
         findings.append(ask(trial))
     progress("timing it")
     costs = trial.run(lambda: measure(trial.factory, trial.seed))
-    return [*findings, questions.cost(trial, costs), questions.waiting(costs), questions.plan(trial, costs)]
+    return [*findings, questions.cost(trial, costs), questions.waiting(trial, costs), questions.plan(trial, costs)]
 
 
 _PLAYED: list[tuple[str, Callable[[Trial], Finding]]] = [
+    ("playing it slowed down", slowed),
     ("playing it beside a twin", questions.twin),
     ("playing it after another", questions.order),
     ("playing it in a pool", questions.paceline),

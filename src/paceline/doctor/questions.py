@@ -73,6 +73,8 @@ def paceline(trial: Trial) -> Finding:
 
 def _paceline_says(trial: Trial) -> str:
     same = "In a pool it gives the same on inline and on processes"
+    if trial.look.draws_with_pygame:
+        return f"{same}; threads cannot run it, as it draws with pygame, whose display belongs to all of a process."
     if not trial.look.watch.touched:
         return f"{same}."
     return f"{same}, for there each member draws from streams of its own; threads refuse it."
@@ -138,13 +140,15 @@ def cost(trial: Trial, costs: Costs) -> Finding:
     return Finding("cost", "ok", f"{sentence}; {message}.", numbers)
 
 
-def waiting(costs: Costs) -> Finding:
+def waiting(trial: Trial, costs: Costs) -> Finding:
     """Does a step wait rather than compute?"""
     share = costs.cpu_share
     numbers = {"cpu_share": share}
     if share >= _WAITS_BELOW:
         return Finding("waiting", "ok", f"A step computes for {share:.0%} of its time.", numbers)
     advice = "Such steps can run side by side on threads, many more of them than there are CPUs."
+    if trial.look.draws_with_pygame:
+        advice = "Such steps can run side by side in more processes than there are CPUs."
     return Finding("waiting", "ok", f"A step waits for {1 - share:.0%} of its time.", numbers, advice)
 
 

@@ -1,6 +1,7 @@
 """From what a user writes to a factory of envs.
 
-CartPole-v1, gym:CartPole-v1, package:Name-v0   an id that Gymnasium knows, or that `package` registers
+CartPole-v1, gym:CartPole-v1[,key=value …]      an id that Gymnasium knows
+package:Name-v0[,key=value …]                   an id that `package` registers
 sokoban, SimpleSokoban, sokoban,dim_x=8         a text environment by its name
 forage, treasure_hunt,agents=8                  a mission by its name
 pz:mpe2.simple_spread_v3, mettagrid:empty_room  a mission of PettingZoo or mettagrid
@@ -91,10 +92,11 @@ def find(target: str) -> Factory:
 
 
 def _gymnasium_env(target: str) -> Factory:
+    name, options = split(target)
     try:
-        return gymnasium_env(target.removeprefix("gym:"))
+        return partial(gymnasium_env(name.removeprefix("gym:")), **options)
     except BadInput as error:
-        if close := difflib.get_close_matches(target, [*TAGS, *text_env_names()], n=1):
+        if close := difflib.get_close_matches(name, [*TAGS, *text_env_names()], n=1):
             raise BadInput(f"{error}; or do you mean the text environment {close[0]}?") from None
         raise
 

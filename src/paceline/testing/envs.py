@@ -240,7 +240,7 @@ def _is_due_to_hashes(trial: Trial) -> bool:
     ours = own_hash_seed()
     if ours is None:
         return False
-    return trial.compare("process", "", lambda: {trial.seed: _elsewhere(trial, ours)}).verdict == "ok"
+    return trial.compare("hashes", "", lambda: {trial.seed: _elsewhere(trial, ours)}).verdict == "ok"
 
 
 def _elsewhere(trial: Trial, hash_seed: str) -> list[Moment]:

@@ -36,6 +36,7 @@ class Look:
         observation: The last one.
         action: The last one.
         stopped: Whether it could not be played to the end.
+        draws_with_pygame: Whether it holds something of pygame, which has one display for a process.
     """
 
     parallel: bool = False
@@ -48,6 +49,7 @@ class Look:
     observation: Any = None
     action: Any = None
     stopped: bool = False
+    draws_with_pygame: bool = False
 
     def complain(self, where: str, about: str, what: str) -> None:
         """Notes what is wrong; of a fault that comes with every step, the first time."""
@@ -78,8 +80,14 @@ def look_at(factory: Callable[[], Any], seed: int, steps: int) -> Look:
         except Exception as error:  # of a space, which is the env's own too
             look.stopped = True
             look.complain("spaces", "sample", f"No action could be sampled: {type(error).__name__}: {error}")
+        look.draws_with_pygame = _holds_pygame(env)
         player.close()
     return look
+
+
+def _holds_pygame(env: Any) -> bool:
+    held = getattr(getattr(env, "unwrapped", env), "__dict__", {}).values()
+    return any(type(each).__module__.partition(".")[0] == "pygame" for each in held)
 
 
 def check_is_env(env: Any) -> None:
