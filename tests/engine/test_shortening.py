@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,3 +120,61 @@ def test_a_large_snapshot_can_be_sent_to_a_new_worker_and_to_another(killable: s
         assert pool.call("add", {0: (1.0,), 1: (2.0,)}) == {0: 40_000.0, 1: 80_000.0}
         pool.move({0: 1})
         assert pool.call("add", {0: (1.0,), 1: (2.0,)}) == {0: 60_000.0, 1: 120_000.0}
+
+
+class Seldom:
+    """Counts its rows."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def row(self, value: np.ndarray, out: np.ndarray) -> None:
+        self.rows += 1
+        out[...] = 1000 * self.rows + int(value)
+
+
+class Saved(Seldom):
+    """The same, and it can be saved."""
+
+    asked = 0
+
+    def snapshot(self) -> int:
+        type(self).asked += 1
+        return self.rows
+
+    def restore(self, rows: int) -> None:
+        self.rows = rows
+
+
+ROW: Any = ({"value": ((), np.int64)}, {"out": ((), np.int64)})
+
+
+def test_a_member_is_saved_for_its_own_runs_and_not_for_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Saved, "asked", 0)
+    with Pool([Saved] * 8, snapshot_every=30) as pool:
+        port = pool.port("row", *ROW)
+        for _ in range(25):
+            for member in range(8):
+                port.post([member])
+                port.wait()
+        assert [len(member.journal) for member in pool._crew.members] == [25] * 8
+        assert Saved.asked == 0
+
+
+@pytest.mark.parametrize("first", [[0, 1], [0, 1, 2]], ids=["never", "once"])
+def test_the_rows_of_others_are_not_kept_for_one_that_is_seldom_asked(first: list[int]) -> None:
+    with Pool([Saved, Saved, Seldom], backend="process", workers=1, snapshot_every=100) as pool:
+        port = pool.port("row", *ROW)
+        for turn in range(3_000):
+            port.inputs["value"][:] = turn % 1000
+            port.post(first if turn == 0 else [0, 1])
+            port.wait()
+        assert port.book.log._capacity <= 512
+        lengths = [len(member.journal) for member in pool._crew.members]
+        assert max(lengths[:2]) <= 300
+        assert lengths[2] == len(first) - 2
+        os.kill(pool.workers[0].pid, signal.SIGKILL)
+        port.inputs["value"][:] = 7
+        port.post()
+        port.wait()
+        assert port.outputs["out"].tolist() == [3_001_007, 3_001_007, 1000 * (len(first) - 1) + 7]

@@ -147,6 +147,10 @@ class PortLog:
         # so that an interrupt never finds a ring that is half recorded.
         self._now = 0, bytes(len(places))
         self._begin = [0] * len(places)
+        # What an item has been asked is counted: all rings, less those of some, and its own of these.
+        self._dropped = self._rings_of_some = 0
+        self._part = np.zeros(len(places), np.int64)  # by item: the rings of some that it took part in
+        self._asked_before = [0] * len(places)  # by item: what it had been asked when its history began
         self._samples = [sample(array, len(array)) for array in self._outputs]
         self._last, self._all_of_it = _room_for(self._samples, self._outputs)
         self._echoes = list(zip(self._last, self._samples, strict=True))
@@ -165,8 +169,11 @@ class PortLog:
         if asked is None:
             self._now = count + 1, self._all
         else:
-            self._asked[count] = asked
-            self._now = count + 1, bytes(a | b for a, b in zip(self._now[1], asked.tobytes(), strict=True))
+            with UNINTERRUPTED:
+                self._asked[count] = asked
+                self._part += asked
+                self._rings_of_some += 1
+                self._now = count + 1, bytes(a | b for a, b in zip(self._now[1], asked.tobytes(), strict=True))
 
     def rung_and_served(self) -> None:
         """A ring of everybody that has been answered: `ring` and `served` in one. Hot."""
@@ -220,6 +227,7 @@ class PortLog:
         """Drops an item's past. A ring that has not been answered is not past."""
         steps = list(self._steps(item)) if but_last or self.is_open(item) else []
         self._begin[item] = int(steps[-1]) if steps else self._count
+        self._asked_before[item] = self._times(item) - bool(steps)
         if not but_last:
             self._distrusted.add(item)
 
@@ -228,16 +236,17 @@ class PortLog:
         steps = self._steps(item)
         if len(steps):
             self._asked[steps[-1], item] = 0
+            self._part[item] -= 1
         self._distrusted.add(item)
         self._close(item)
 
-    def mark(self, item: int) -> tuple[int, bool]:
-        """Where the item's past begins, and whether its last ring is open."""
-        return self._begin[item], self.is_open(item)
+    def mark(self, item: int) -> tuple[int, int, bool]:
+        """Where the item's past begins, what it had been asked then, and whether its last ring is open."""
+        return self._begin[item], self._asked_before[item], self.is_open(item)
 
-    def go_back(self, item: int, mark: tuple[int, bool]) -> None:
+    def go_back(self, item: int, mark: tuple[int, int, bool]) -> None:
         """Makes of an item's past what it was; what was kept of its outputs has been overwritten."""
-        self._begin[item], is_open = mark
+        self._begin[item], self._asked_before[item], is_open = mark
         count, open_ = self._now
         self._now = count, open_[:item] + bytes([is_open]) + open_[item + 1 :]
         self._distrusted.add(item)
@@ -247,8 +256,12 @@ class PortLog:
         return bool(self._now[1][item])
 
     def length(self, item: int) -> int:
-        """How many rings ago its history begins."""
-        return self._count - self._begin[item]
+        """How often it has been asked since its history begins."""
+        return self._times(item) - self._asked_before[item]
+
+    def _times(self, item: int) -> int:
+        """How often it has been asked at all."""
+        return self._count + self._dropped - self._rings_of_some + int(self._part[item])
 
     def entry(self, item: int) -> Entry | None:
         """What the item has been asked and has answered."""
@@ -275,18 +288,30 @@ class PortLog:
 
     def _make_room(self) -> None:
         """Drops what no item needs any more, or doubles."""
-        start = min(self._begin, default=self._count)
-        if start < self._count // 2:
+        needed = self._needed()
+        if len(needed) > self._count // 2:
             self._keep(
                 [np.concatenate([log, np.zeros_like(log)]) for log in self._logs],
                 np.concatenate([self._asked, np.ones_like(self._asked)]),
             )
             return
         for log in (*self._logs, self._asked):
-            log[: self._count - start] = log[start : self._count]
-        self._asked[self._count - start :] = 1
-        self._now = self._count - start, self._now[1]
-        self._begin = [begin - start for begin in self._begin]
+            log[: len(needed)] = log[needed]
+        self._asked[len(needed) :] = 1
+        self._begin = [int(place) for place in np.searchsorted(needed, self._begin)]
+        self._dropped += self._count - len(needed)
+        self._now = len(needed), self._now[1]
+
+    def _needed(self) -> Array:
+        """The rings that somebody's history holds. One that is seldom asked, and never saved, keeps its own only."""
+        begin = np.array(self._begin)
+        start = int(begin.min(initial=self._count))
+        if not self._rings_of_some:
+            return np.arange(start, self._count)
+        rings = np.arange(start, self._count)
+        held = (self._asked[start : self._count] != 0) & (rings[:, None] >= begin)
+        needed: Array = rings[held.any(axis=1)]
+        return needed
 
 
 def sample(array: Array, rows: int) -> Array:
