@@ -85,7 +85,7 @@ def spread(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
 
 def episode(mission: Mission, factory: Any, mode: str, lanes: int = 8) -> float:
     """Seconds per step of one episode, without its start."""
-    rollout = Rollout(mission, 0, 0)
+    rollout = Rollout(mission)
     seats = rollout.seats()
     players = [Player("policy", factory)]
     with Team.seated(seats, players, [0] * len(seats), Setting(agents=mode, lanes=lanes), (mission.name, 0)) as team:
@@ -93,11 +93,11 @@ def episode(mission: Mission, factory: Any, mode: str, lanes: int = 8) -> float:
 
 
 def _per_step(rollout: Rollout, team: Any) -> float:
-    seen = rollout.reset()
-    seen = rollout.step(team.act(seen))  # the first step warms up
+    seen = rollout.begin(0)
+    seen = rollout.step(team.act(seen)).observations  # the first step warms up
     begin = time.perf_counter()
     while not rollout.over:
-        seen = rollout.step(team.act(seen))
+        seen = rollout.step(team.act(seen)).observations
     return (time.perf_counter() - begin) / (rollout.episode.steps - 1)
 
 
@@ -123,7 +123,7 @@ def heavy(quiet: Quiet, sizes: Sizes) -> Iterator[Row]:
     mission = meadow(8, sizes.steps)
 
     def source() -> float:
-        rollout = Rollout(mission, 0, 0)
+        rollout = Rollout(mission)
         team = PickledEveryStep(rollout, Heavy, 2)
         try:
             return _per_step(rollout, team)
