@@ -179,7 +179,9 @@ class _Server:
     def _status(self, line: _Line, pid: int) -> int | None:
         if line.workers.get(pid, 0) is None:
             with contextlib.suppress(ChildProcessError):
-                self._note(*os.waitpid(pid, 0))  # asked only of a process that has ended
+                ended, status = os.waitpid(pid, os.WNOHANG)  # one that is stuck in the kernel holds nobody up
+                if ended:
+                    self._note(ended, status)
         return line.workers.pop(pid, None)
 
     def _reap(self) -> None:
