@@ -353,6 +353,26 @@ def test_missions_of_one_name_that_were_played_otherwise_are_not_compared() -> N
     assert compare(short, longer, anyway=True)[0].difference.count == 1
 
 
+def test_options_that_are_bound_count_as_those_of_a_mission(tmp_path: Path) -> None:
+    def walk_of(length: int) -> Any:
+        return lambda: Walk(length)
+
+    for short, longer, words in [
+        (partial(Walk, length=3), partial(Walk, length=4), "length of walk is 3 in A, and 4 in B"),
+        (partial(Walk, 3), partial(Walk, 4), "argument 0 of walk is 3 in A, and 4 in B"),
+        (walk_of(3), walk_of(4), "function.closure length of walk is 3 in A, and 4 in B"),
+    ]:
+        runs = [evaluate(Mission("walk", make), "random", plan=0) for make in (short, longer)]
+        with pytest.raises(paceline.BadInput, match=words):
+            compare(*runs)
+        assert compare(runs[0], evaluate(Mission("walk", short), "random", plan=0))[0].ties == 1
+    evaluate(Mission("walk", walk_of(3)), "random", plan=0, out=tmp_path / "a")
+    with pytest.raises(paceline.BadInput, match=words):
+        compare(read_report(tmp_path / "a"), runs[1])
+    runs[0].made_of = {}  # as of an older release
+    assert compare(*runs)[0].difference.count == 1
+
+
 def test_a_finished_run_goes_on_with_more_episodes(tmp_path: Path) -> None:
     played(episodes=2, out=tmp_path)
     assert played(episodes=4, out=tmp_path, resume=True).digest == played(episodes=4).digest

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from paceline.errors import BadInput
 from paceline.evaluate.report import Report, reward_of
+from paceline.evaluate.run import owner_of
 from paceline.evaluate.statistics import Summary, summarize
+from paceline.fingerprint import UNKNOWN
 from paceline.types import Episode
+
+_CODE = ("", "function")
+"""Parts of a recipe that say what is called, and not with what."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,8 @@ def compare(
 
 def _unlike_missions(a: Report, b: Report, names: Sequence[str]) -> Iterator[str]:
     """What differs between missions that are called the same, in words."""
-    left, right = ({mission["name"]: _played_with(mission) for mission in r.identity["missions"]} for r in (a, b))
+    known = a.made_of.keys() & b.made_of.keys()  # runs of older releases do not say
+    left, right = ({m["name"]: _played_with(m, r, known) for m in r.identity["missions"]} for r in (a, b))
     for name in names:
         for what in {**left[name], **right[name]}:
             one, other = (each[name].get(what, "not given") for each in (left, right))
@@ -85,9 +91,13 @@ def _unlike_missions(a: Report, b: Report, names: Sequence[str]) -> Iterator[str
                 yield f"{what} of {name} is {one} in A, and {other} in B"
 
 
-def _played_with(mission: Mapping[str, Any]) -> dict[str, str]:
-    steps = mission.get("steps")
-    return {**mission.get("options", {}), "steps": "without a limit" if steps is None else str(steps)}
+def _played_with(mission: Mapping[str, Any], report: Report, known: Container[str]) -> dict[str, str]:
+    """Options and steps; options may also be bound to what makes the environment (`partial`, a closure)."""
+    steps, owner = mission.get("steps"), owner_of(mission["name"])
+    parts = report.made_of[owner] if owner in known else {}
+    bound = {part: text for part, text in parts.items() if part not in _CODE and not part.endswith("code")}
+    bound = {part: text for part, text in bound.items() if not text.startswith(UNKNOWN)}
+    return {**bound, **mission.get("options", {}), "steps": "without a limit" if steps is None else str(steps)}
 
 
 def _by_key(report: Report, policy: str | None, which: str) -> dict[tuple[str, int], float]:

@@ -300,6 +300,7 @@ class Evaluation:
             self.notes,
             seconds,
             out=None if out is None else str(out),
+            made_of=self.run.missions_made_of(),
         )
 
     def _play(self, done: dict[tuple[str, int], Episode], store: Store | None) -> None:

@@ -53,6 +53,7 @@ class Report:
         seconds: Wall time.
         verified: Episode → whether it came out the same when it was played again here.
         out: The directory that holds the results, if any.
+        made_of: What its missions are made of, part by part, as far as it is known. Not part of the digest.
     """
 
     identity: dict[str, Any]
@@ -63,6 +64,7 @@ class Report:
     seconds: float = 0.0
     verified: dict[str, bool] = field(default_factory=dict)
     out: str | None = None
+    made_of: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:

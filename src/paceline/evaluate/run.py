@@ -173,14 +173,22 @@ class Run:
 
     def recipes(self) -> dict[str, Fingerprint]:
         """What its policies and missions are made of, by whose it is: part of what makes this run the one it is."""
-        found: dict[str, Fingerprint] = {}
+        found = self.missions_made_of()
         for number, mission in enumerate(self.missions):
-            found[f"mission {mission.name!r}"] = fingerprint(partial(mission.make, **mission.options))
             for player in self.cast(number):
                 owner, parts = f"policy {player.name!r}", fingerprint(player.factory)
                 if found.setdefault(owner, parts) != parts:
                     found[f"{owner} on mission {mission.name!r}"] = parts
         return found
+
+    def missions_made_of(self) -> dict[str, Fingerprint]:
+        """What its missions are made of, by their names."""
+        return {owner_of(m.name): fingerprint(partial(m.make, **m.options)) for m in self.missions}
+
+
+def owner_of(mission: str) -> str:
+    """What a mission is called in `recipes`."""
+    return f"mission {mission!r}"
 
 
 def _stem(name: str) -> str:

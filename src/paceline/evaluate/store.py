@@ -77,7 +77,8 @@ def read_report(path: Path) -> Report:
         episodes = [done[key] for key in order if key in done]
     except (KeyError, TypeError) as error:
         raise BadInput(f"{path / PLAN} is damaged: it does not say what was played ({error})") from error
-    return Report(identity, episodes, len(order), notes=unchecked.notes, out=str(path))
+    made_of = plan.get("recipes", {})
+    return Report(identity, episodes, len(order), notes=unchecked.notes, out=str(path), made_of=made_of)
 
 
 def _episodes(path: Path, lines: Iterable[dict[str, Any]]) -> dict[tuple[str, int], Episode]:
