@@ -165,6 +165,19 @@ class Net(nn.Module):
         self.epsilon *= 1 - rate
 
 
+class Gathers(Net):
+    """Sums gradients up over trainings."""
+
+    def train_step(self) -> float:
+        states, actions, rewards, *_ = self.memory.sample(16)
+        found = self.net(torch.from_numpy(states)).gather(1, torch.from_numpy(actions))
+        loss = (found - torch.from_numpy(rewards)).square().mean()
+        loss.backward()
+        self.optimizer.step()
+        self.trainings += 1
+        return float(loss.detach())
+
+
 class Attached(Net):
     """Holds the process-wide generators, as Sorrel's models hold what `torch.manual_seed` gives."""
 

@@ -221,6 +221,24 @@ def test_the_callers_own_objects_hold_the_final_state() -> None:
     assert not any("pov" in vars(agent) for agent in env.agents)
 
 
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("kind", [twin.Net, twin.Gathers])
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_model_that_has_learned_goes_on_in_a_second_run(kind: type[twin.Net], later: bool, threads: bool) -> None:
+    """Its gradients are sent with it: a copy without them would not be built alike, and would learn something else."""
+
+    def twice(parallel: dict[str, Any]) -> tuple[str, list[str]]:
+        env, first = played(parallel, partial(nets, kind, kind), epochs=5)
+        second = ParallelEnvironment(env).run_experiment()
+        gradients = [weight.grad for agent in env.agents for weight in agent.model.parameters()]
+        return digest([everything(env, second), gradients]), first.notes + second.notes
+
+    inline = {"enabled": True, "async_learning": True, "num_workers": 0} if later else {}
+    (expected, _), (found, notes) = twice(inline), twice(switched(False, True, later, use_threads=threads))
+    assert found == expected
+    assert threads or notes == []
+
+
 # -- what the source document leaves open ------------------------------------------------------------------------
 
 
@@ -503,9 +521,10 @@ def test_agents_are_asked_and_trained_elsewhere_only_where_that_pays(
     monkeypatch.setattr(experiment, "current_budget", lambda: SimpleNamespace(slots=2))
     monkeypatch.setattr(asking, "_PAYS", 0.0 if pays else np.inf)
     monkeypatch.setattr(learning, "_STARTING", -1.0 if pays else np.inf)
-    found = played(switched(True, True, False, num_workers=None), tables, epochs=4, turns=12)
-    assert everything(*found) == everything(*played({}, tables, epochs=4, turns=12))
-    assert (found[1].asked > 0, len(found[1].notes)) == ((True, 0) if pays else (False, 2))
+    for models in (tables, nets):
+        found = played(switched(True, True, False, num_workers=None), models, epochs=4, turns=12)
+        assert everything(*found) == everything(*played({}, models, epochs=4, turns=12))
+        assert (found[1].asked > 0, len(found[1].notes)) == ((True, 0) if pays else (False, 2))
 
 
 # -- buffers -----------------------------------------------------------------------------------------------------

@@ -117,3 +117,27 @@ def test_process_wide_generators_are_sent_by_name_and_are_no_part_of_what_holds_
     assert (held.rows[5], held.roll) == (1.0, random.random)
     for root in (held, there.root):
         assert (root.seed is torch.default_generator, root.rand is np.random.mtrand._rand) == (True, True)
+
+
+def test_weights_go_with_their_gradients_and_whoever_refers_to_them_weakly() -> None:
+    """Whole ones, one that does not lie in one piece, and one with an attribute; to a copy, and in a snapshot of it."""
+    gated = torch.nn.GRU(3, 2)
+    turned, marked = torch.nn.Parameter(torch.ones(3, 2).t()), torch.nn.Parameter(torch.ones(2))
+    marked.rate = 0.5
+    (gated(torch.ones(2, 3))[0].sum() + turned.sum() + marked.sum()).backward()
+    here = Replica(SimpleNamespace(gated=gated, turned=turned, marked=marked), "main")
+    there = Replica(copied(here.root), "copy")
+    assert here.names() == there.names()
+    there = pickle.loads(pickle.dumps(there))
+    held = there.root
+    assert (held.marked.rate, held.turned.is_contiguous()) == (0.5, False)
+    for weight in (*held.gated.parameters(), held.turned, held.marked):
+        assert weight.grad.abs().sum() > 0
+        weight.data += weight.grad
+    here.apply(there.changes())
+    for weight, other in zip(gated.parameters(), held.gated.parameters(), strict=True):
+        assert torch.equal(weight, other)
+        assert torch.equal(weight.grad, other.grad)
+    assert torch.equal(turned, held.turned)
+    assert all(known() is weight for known, weight in zip(gated._flat_weight_refs, gated.parameters(), strict=True))
+    assert here.changes() == there.changes() == b""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import io
 import pickle
 import threading
+import weakref
 from collections.abc import Callable, Container, Hashable, Iterator
 from typing import Any
 
@@ -132,7 +133,7 @@ class Replica:
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {name: value for name, value in vars(self).items() if name not in ("_names", "_proposed")}
-        return _restored, (Sent(state),)
+        return _restored, (Sent(state, self._names),)
 
     # -- names -------------------------------------------------------------------------------------------------
 
@@ -213,7 +214,7 @@ class Replica:
     def _packed(self, changes: list[Change]) -> bytes:
         self._count += 1
         out = io.BytesIO()
-        _pickler(out, self._name_of).dump(((self._side, self._count), changes))
+        _pickler(out, self._name_of, self._names).dump(((self._side, self._count), changes))
         return out.getvalue()
 
     def _name_of(self, thing: Any) -> Name | None:
@@ -227,14 +228,19 @@ class Replica:
 
 
 class Sent:
-    """A value on its way: unpickled, it is the value. What it holds is pickled as changes are."""
+    """A value on its way: unpickled, it is the value. What it holds is pickled as changes are.
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    Args:
+        value: The value.
+        names: Ids of objects in it to which weak references may point.
+    """
+
+    def __init__(self, value: Any, names: Container[int] = ()) -> None:
+        self.value, self._names = value, names
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         out, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
-        _pickler(out, lambda _: None, buffers.append if protocol > 4 else None).dump(self.value)
+        _pickler(out, lambda _: None, self._names, buffers.append if protocol > 4 else None).dump(self.value)
         return _opened, (out.getvalue(), buffers)
 
 
@@ -273,15 +279,25 @@ def _new(value: Any) -> Iterator[tuple[Name, Any]]:
                 yield (number, *key), thing
 
 
-def _pickler(out: io.BytesIO, name_of: Callable[[Any], Name | None], apart: Callable[[Any], Any] | None = None) -> Any:
+def _pickler(
+    out: io.BytesIO,
+    name_of: Callable[[Any], Name | None],
+    names: Container[int],
+    apart: Callable[[Any], Any] | None = None,
+) -> Any:
     import cloudpickle
+
+    def weakly(thing: Any) -> tuple[Any, ...] | None:
+        """A weak reference, as torch's recurrent layers have them to their weights, if what it points to goes too."""
+        target = thing() if type(thing) is weakref.ref else None
+        return (weakref.ref, (target,)) if id(target) in names else None
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def persistent_id(self, thing: Any) -> Any:
             return name_of(thing)
 
         def reducer_override(self, thing: Any) -> Any:
-            known = reduced_stream(thing) or reduced_tensor(thing) or _LOCKS.get(type(thing))
+            known = reduced_stream(thing) or reduced_tensor(thing) or _LOCKS.get(type(thing)) or weakly(thing)
             return super().reducer_override(thing) if known is None else known
 
     return Pickler(out, protocol=5, buffer_callback=apart)
