@@ -165,6 +165,15 @@ class Net(nn.Module):
         self.epsilon *= 1 - rate
 
 
+class Normed(Net):
+    """Has sums that depend on how many threads torch computes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net.insert(1, nn.LayerNorm(16))
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=0.01)
+
+
 class Gathers(Net):
     """Sums gradients up over trainings."""
 

@@ -239,6 +239,17 @@ def test_a_model_that_has_learned_goes_on_in_a_second_run(kind: type[twin.Net], 
     assert threads or notes == []
 
 
+def test_torch_computes_on_one_thread_in_a_run_as_it_does_in_workers() -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        expected, found = (played(each, partial(nets, twin.Normed)) for each in ({}, switched(False, True, False)))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert everything(*found) == everything(*expected)
+
+
 # -- what the source document leaves open ------------------------------------------------------------------------
 
 

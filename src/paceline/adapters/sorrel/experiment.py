@@ -18,6 +18,7 @@ from paceline.adapters.sorrel.record import Record
 from paceline.adapters.sorrel.turns import Turns
 from paceline.engine import OwnedStreams, current_budget, seeds_from_caller
 from paceline.errors import BadInput
+from paceline.team.device import one_thread
 from paceline.train.timetable import Timetable
 
 
@@ -39,7 +40,7 @@ class Experiment:
         self._turns: Turns | None = None
 
     def run(self, parallel: bool, logger: Any = None) -> Record:
-        """Runs all epochs.
+        """Runs all epochs, with torch on one thread, as in workers: its sums depend on how many there are.
 
         Args:
             parallel: Whether workers may be used.
@@ -59,6 +60,7 @@ class Experiment:
         learning = Learning([agent.model for agent in agents], names, config, table, learners, streams, record)
         asking = Asking(agents, names, config, answering, streams, record) if answering else None
         self._turns = Turns(self._env, streams, asking)
+        restore_threads = one_thread()
         try:
             with self._logging(logger):
                 for self.epoch in range(epochs + 1):
@@ -76,6 +78,7 @@ class Experiment:
             if asking is not None:
                 asking.close()
             streams.switch(None)
+            restore_threads()
         return record
 
     def take_turn(self) -> None:
