@@ -205,6 +205,7 @@ class Table:
 
     def __init__(self, seed: int) -> None:
         self.rng, self.values, self.memory = np.random.default_rng(seed), np.zeros(4), Buffer(60, (25,))
+        self.number = seed
         self.losses: list[float] = []
 
     def take_action(self, state: Any) -> int:
@@ -416,3 +417,35 @@ class DiesOnce(Net):
         if self.answers > 4:
             self._die(".asked")
         return action
+
+
+class ShufflingEnvironment(QuietEnvironment):
+    """Lets agents move in another order in every turn; one rests in some, and some are made anew in every epoch."""
+
+    def reset(self) -> None:
+        self.agents = sorted([*self.agents, *getattr(self, "resting", [])], key=lambda agent: agent.model.number)
+        self.agents[1:] = [type(agent)(agent.model) for agent in self.agents[1:]]
+        self.resting: list[Any] = []
+        super().reset()
+
+    def take_turn(self) -> None:
+        self.agents += self.resting
+        self.rng.shuffle(self.agents)
+        self.resting = [self.agents.pop()] if self.turn % 2 else []
+        super().take_turn()
+
+
+class ChangingAgent(Agent):
+    """Chooses by a method of its own, and by another one from some turn on."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.get_action = self.choose  # type: ignore[method-assign]
+
+    def choose(self, state: Any) -> int:
+        return 3 - int(self.model.take_action(state))
+
+    def act(self, world: Any, action: int) -> float:
+        if self.model.memory.size == 12:
+            self.get_action = lambda state: 0  # type: ignore[method-assign]
+        return super().act(world, action)

@@ -250,6 +250,45 @@ def test_torch_computes_on_one_thread_in_a_run_as_it_does_in_workers() -> None:
     assert everything(*found) == everything(*expected)
 
 
+@pytest.mark.parametrize("threads", [False, True])
+def test_agents_are_known_by_what_they_are_and_not_by_their_place(threads: bool) -> None:
+    """They move in any order, rest, and are made anew with the same models; each keeps its name, streams and worker."""
+    expected = played({}, tables, twin.ShufflingEnvironment)
+    found = played(switched(True, True, False, use_threads=threads), tables, twin.ShufflingEnvironment)
+    for env, record in (expected, found):
+        env.agents = sorted([*env.agents, *env.resting], key=lambda agent: agent.model.number)
+        rows = [agent.model.memory for agent in env.agents]
+        for number, memory in enumerate(rows):
+            earned = sum(rewards[f"agent_{number}"] for rewards in record.rewards)
+            assert earned == pytest.approx(float(memory.rewards.sum()), abs=1e-5)
+    assert everything(*found) == everything(*expected)
+    assert found[1].asked > 0
+
+
+def test_an_agent_that_joins_a_run_is_an_error_that_says_so() -> None:
+    class Joined(twin.QuietEnvironment):
+        def reset(self) -> None:
+            super().reset()
+            self.agents.append(twin.Agent(twin.Table(9)))
+
+    with pytest.raises(BadInput, match="Agent has joined in the middle of a run"):
+        played({}, tables, Joined)
+
+
+@pytest.mark.parametrize("parallel", [{}, switched(True, False, False)], ids=["in order", "in workers"])
+def test_an_agent_keeps_the_methods_that_it_has_been_given(parallel: dict[str, Any]) -> None:
+    class Mine(twin.QuietEnvironment):
+        def __init__(self, config: Any, models: list[Any]) -> None:
+            super().__init__(config, models)
+            self.agents = [twin.ChangingAgent(model) for model in models]
+
+    env, record = played(parallel, tables, Mine)
+    assert [agent.get_action("anything") for agent in env.agents] == [0, 0, 0]
+    assert [set(agent.model.memory.actions[13:25]) for agent in env.agents] == [{0}] * 3
+    expected = played({}, tables, Mine)
+    assert everything(env, record) == everything(*expected)
+
+
 # -- what the source document leaves open ------------------------------------------------------------------------
 
 

@@ -146,9 +146,20 @@ class Asking:
         self._workers = min(workers, len(self._all))
         self._pool: Pool | None = None
 
-    def ask_all(self, world: Any) -> None:
-        """Asks the agents that can act as a turn begins."""
-        chosen = [each for each in self._all if self._goes_to_pool(each)]
+    def take_in(self, number: int, agent: Any) -> None:
+        """Another object takes the place of an agent."""
+        each = self._all[number]
+        each.agent, each.replica, each.asked = agent, None, None
+        each.in_order |= bool(getattr(agent, "in_order", False))
+
+    def ask_all(self, world: Any, numbers: Sequence[int]) -> None:
+        """Asks the agents that can act as a turn begins.
+
+        Args:
+            world: What they see.
+            numbers: Those that are in play.
+        """
+        chosen = [self._all[number] for number in sorted(numbers) if self._goes_to_pool(self._all[number])]
         calls = {each.number: call for each in chosen if (call := self._call(each, world)) is not None}
         if not calls or self._pool is None:
             return

@@ -59,14 +59,14 @@ class Experiment:
         answering = self._workers(parallel and config.parallel_actions, len(agents), False)
         learning = Learning([agent.model for agent in agents], names, config, table, learners, streams, record)
         asking = Asking(agents, names, config, answering, streams, record) if answering else None
-        self._turns = Turns(self._env, streams, asking)
+        self._turns = Turns(self._env, agents, streams, asking)
         restore_threads = one_thread()
         try:
             with self._logging(logger):
                 for self.epoch in range(epochs + 1):
                     learning.begin_epoch(self.epoch)
                     begin = perf_counter()
-                    self._play(agents, turns)
+                    self._play(turns)
                     record.rewards.append(dict(zip(names, self._turns.rewards, strict=True)))
                     record.seconds["collecting"] += perf_counter() - begin
                     learning.end_epoch(self.epoch)
@@ -88,7 +88,7 @@ class Experiment:
             return
         self._streams = self._streams or OwnedStreams(seeds_from_caller())
         try:
-            Turns(self._env, self._streams, None).play(self.epoch)
+            Turns(self._env, self._env.agents, self._streams, None).play(self.epoch)
         finally:
             self._streams.switch(None)
 
@@ -104,7 +104,7 @@ class Experiment:
             return 0
         return min(agents, slots - 1 if beside_main else slots)
 
-    def _play(self, agents: list[Any], turns: int) -> None:
+    def _play(self, turns: int) -> None:
         """Plays an epoch."""
         env, streams = self._env, self._streams
         assert streams is not None
@@ -112,14 +112,14 @@ class Experiment:
         with streams.of("world"):
             env.reset()
         self._turns.begin_epoch()
-        self._hook("start", agents)
+        self._hook("start", self._turns.agents)
         for _ in range(turns):
             self._turns.play(self.epoch)
             if getattr(env, "stop_if_done", False) and getattr(env.world, "is_done", False):
                 break
         if hasattr(env.world, "is_done") and not callable(env.world.is_done):
             env.world.is_done = True
-        self._hook("end", agents)
+        self._hook("end", self._turns.agents)
 
     def _hook(self, which: str, agents: list[Any]) -> None:
         """Calls `start_epoch_action` or `end_epoch_action` of every model, as the environment does it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,30 +22,71 @@ from paceline.errors import BadInput
 _METHODS = ("transition", "pov", "get_action", "act", "is_done", "add_memory")
 
 
+class _StandIns:
+    """What an agent has in place of its own methods while a turn is played."""
+
+    def __init__(self, agent: Any, made: dict[str, Callable[..., Any]]) -> None:
+        self._agent, self._made = agent, made
+        self._own = {name: vars(agent).get(name) for name in made}
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the agent has been given other methods since."""
+        held = vars(self._agent)
+        return any(held.get(name) is not own for name, own in self._own.items())
+
+    def put(self) -> None:
+        """Puts them in place, but for what the agent has been given since."""
+        held = vars(self._agent)
+        for name, made in self._made.items():
+            if held.get(name) is self._own[name]:
+                held[name] = made
+
+    def take_back(self) -> None:
+        """Gives the agent what it had; what it has been given since it keeps."""
+        held = vars(self._agent)
+        for name, made in self._made.items():
+            if held.get(name) is made:
+                del held[name]
+                if (own := self._own[name]) is not None:
+                    held[name] = own
+
+
 class Turns:
     """Plays turns.
 
     Args:
         env: The environment.
+        agents: Its agents, by number: those of a run stay the same ones, in whatever order they move.
         streams: Streams of process-wide generators.
         asking: Asks agents in workers; None: they are asked when their turns come.
+
+    Raises:
+        BadInput: an agent cannot have attributes.
     """
 
-    def __init__(self, env: Any, streams: OwnedStreams, asking: Asking | None) -> None:
+    def __init__(self, env: Any, agents: Sequence[Any], streams: OwnedStreams, asking: Asking | None) -> None:
         self._env, self._streams, self._asking = env, streams, asking
         self._begun = self._inside = False
-        self._put: list[tuple[Any, dict[str, Callable[..., Any]]]] = []
+        self.agents = list(agents)
+        """By number."""
+        self._numbers = {id(agent): number for number, agent in enumerate(agents)}
+        self._put = [self._stand_ins(number, agent) for number, agent in enumerate(agents)]
         self._own: Callable[[int], None] | None = None
         self.rewards: list[float] = []
         """By agent, since the epoch began."""
+        self.begin_epoch()
 
     def play(self, epoch: int) -> None:
-        """Plays one turn."""
+        """Plays one turn.
+
+        Raises:
+            BadInput: an agent has joined that is none of the run's.
+        """
         if self._inside:  # a `take_turn` that calls `take_turn_parallel`
             self._take_turn()
             return
-        if [id(agent) for agent in self._env.agents] != [id(agent) for agent, _ in self._put]:
-            self.begin_epoch()
+        self._look_for_changes()
         self._begun, self._inside = False, True
         try:
             self._set()
@@ -56,11 +97,34 @@ class Turns:
             self._unset()
 
     def begin_epoch(self) -> None:
-        """Makes the stand-ins, and counts rewards from 0 on."""
-        agents = list(self._env.agents)
-        self.rewards = [0.0] * len(agents)
-        self._put = [(agent, self._stand_ins(number, agent)) for number, agent in enumerate(agents)]
+        """Counts rewards from 0 on."""
+        self.rewards = [0.0] * len(self.agents)
         self._own = _own_turn(self._env)
+
+    def _look_for_changes(self) -> None:
+        """Agents may have been made anew, with the same models, or been given other methods."""
+        for agent in self._env.agents:
+            if id(agent) not in self._numbers:
+                self._take_in(agent)
+        for number, stand_ins in enumerate(self._put):
+            if stand_ins.outdated:
+                self._put[number] = self._stand_ins(number, self.agents[number])
+
+    def _take_in(self, agent: Any) -> None:
+        staying = {id(each) for each in self._env.agents}
+        model = getattr(agent, "model", None)
+        before = [n for n, known in enumerate(self.agents) if known.model is model and id(known) not in staying]
+        if len(before) != 1:
+            raise BadInput(
+                f"a {type(agent).__name__} has joined in the middle of a run, whose agents are those that it begins "
+                "with: have it there from the beginning, with a can_act() that is false until it joins"
+            )
+        number = before[0]
+        del self._numbers[id(self.agents[number])]
+        self.agents[number], self._numbers[id(agent)] = agent, number
+        self._put[number] = self._stand_ins(number, agent)
+        if self._asking is not None:
+            self._asking.take_in(number, agent)
 
     def _take_turn(self) -> None:
         """The turn of an environment that has none: all that is no agent, then the agents, in their order."""
@@ -83,7 +147,7 @@ class Turns:
 
     # -- stand-ins ---------------------------------------------------------------------------------------------
 
-    def _stand_ins(self, number: int, agent: Any) -> dict[str, Callable[..., Any]]:
+    def _stand_ins(self, number: int, agent: Any) -> _StandIns:
         names = [name for name in _METHODS if hasattr(agent, name)]
         if "transition" in names and not _has_transition(agent):
             names.remove("transition")
@@ -91,7 +155,10 @@ class Turns:
         own["act"] = functools.partial(self._act, number, own["act"])
         if self._asking is not None:
             own["get_action"] = functools.partial(self._get_action, number)
-        return {name: self._with_streams(number, method) for name, method in own.items()}
+        try:
+            return _StandIns(agent, {name: self._with_streams(number, method) for name, method in own.items()})
+        except TypeError:
+            raise BadInput(f"{type(agent).__name__} has no __dict__ for attributes, which an agent must have") from None
 
     def _with_streams(self, number: int, own: Callable[..., Any]) -> Callable[..., Any]:
         """A method that is called with the streams of its agent."""
@@ -114,7 +181,7 @@ class Turns:
         try:
             self.rewards[number] += float(0.0 if reward is None else reward)
         except (TypeError, ValueError):
-            who = f"agent {number}, a {type(self._env.agents[number]).__name__}"
+            who = f"agent {number}, a {type(self.agents[number]).__name__}"
             raise BadInput(f"act() of {who}, gave {reward!r}: a reward is a number, or None") from None
         return reward
 
@@ -128,7 +195,10 @@ class Turns:
         if self._asking is None:
             return
         with self._plain():
-            self._asking.ask_all(self._env.world)
+            self._asking.ask_all(self._env.world, [self._numbers[id(agent)] for agent in self._in_play()])
+
+    def _in_play(self) -> list[Any]:
+        return [agent for agent in self._env.agents if id(agent) in self._numbers]
 
     @contextmanager
     def _plain(self) -> Iterator[None]:
@@ -140,17 +210,12 @@ class Turns:
             self._set()
 
     def _set(self) -> None:
-        try:
-            for agent, stand_ins in self._put:
-                vars(agent).update(stand_ins)
-        except TypeError:
-            raise BadInput(f"{type(agent).__name__} has no __dict__ for attributes, which an agent must have") from None
+        for stand_ins in self._put:
+            stand_ins.put()
 
     def _unset(self) -> None:
-        for agent, stand_ins in self._put:
-            held = getattr(agent, "__dict__", {})
-            for name in stand_ins:
-                held.pop(name, None)
+        for stand_ins in self._put:
+            stand_ins.take_back()
 
 
 def entities(places: Any) -> Iterator[Any]:
