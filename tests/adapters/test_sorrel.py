@@ -362,6 +362,7 @@ def test_a_configuration_may_be_written_in_any_form() -> None:
     flat = {"epochs": 3, "max_turns": 2, "parallel": {"enabled": True, "train_interval": 3}}
     nested = {"experiment": {"epochs": 3, "max_turns": 2}, "parallel": flat["parallel"]}
     forms = [flat, nested, SimpleNamespace(epochs=3, max_turns=2, parallel=Block()), OmegaConf.create(nested)]
+    forms += [{"epochs": 3, "max_turns": 2, "train_interval": 3}, {**flat, "train_interval": 1}]
     for form in forms:
         env = ParallelEnvironment(twin.Environment(None, tables()), form)
         record = env.run_experiment()
@@ -376,6 +377,7 @@ def test_a_configuration_may_be_written_in_any_form() -> None:
         ({"parallel": {"num_worker": 3}}, "did you mean num_workers"),
         ({"parallel": {"train_interval": 0}}, "train_interval is 0"),
         ({"parallel": 3}, "give a mapping"),
+        ({"epochs": 2, "max_turns": 1, "train_interval": 0}, "train_interval=0: give a whole number"),
         ({"max_turns": 3}, "epochs"),
         ({"epochs": 2, "max_turns": 0}, "max_turns=0"),
         ({"epochs": 2.5, "max_turns": 1}, "epochs=2.5: give a whole number"),

@@ -58,16 +58,24 @@ def parallel_of(configs: Sequence[Any]) -> Parallel:
     return Parallel.read(mapping_of(_found(configs, "parallel"), "parallel"), "parallel")
 
 
-def count_of(configs: Sequence[Any], name: str, least: int) -> int:
+def interval_of(configs: Sequence[Any], parallel: Parallel) -> int:
+    """Epochs from one training to the next: as the block `parallel` says, or else where epochs are counted, or 4."""
+    if "train_interval" in parallel.model_fields_set:
+        return parallel.train_interval
+    return count_of(configs, "train_interval", 1, TRAIN_INTERVAL)
+
+
+def count_of(configs: Sequence[Any], name: str, least: int, default: int | None = None) -> int:
     """A count that stands under `experiment`, or at the top.
 
     Args:
         configs: Where it is looked for, in this order.
-        name: "epochs" or "max_turns".
+        name: "epochs", "max_turns" or "train_interval".
         least: The smallest that makes sense.
+        default: What it is where it is not there.
 
     Raises:
-        BadInput: it is not there, or makes no sense.
+        BadInput: it is not there and has no default, or makes no sense.
     """
     for config in configs:
         for place in (_value(config, "experiment"), config):
@@ -78,7 +86,9 @@ def count_of(configs: Sequence[Any], name: str, least: int) -> int:
             if not number or count != count // 1 or count < least:
                 raise BadInput(f"experiment.{name}={count!r}: give a whole number from {least} on")
             return int(count)
-    raise BadInput(f"the configuration has neither experiment.{name} nor {name}")
+    if default is None:
+        raise BadInput(f"the configuration has neither experiment.{name} nor {name}")
+    return default
 
 
 def decay_of(configs: Sequence[Any]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.adapters.sorrel.config import mapping_of, parallel_of
+from paceline.adapters.sorrel.config import interval_of, mapping_of, parallel_of
 from paceline.adapters.sorrel.experiment import Experiment
 from paceline.adapters.sorrel.record import Record
 from paceline.errors import BadInput
@@ -24,7 +24,7 @@ class ParallelEnvironment:
     Args:
         args: For a wrapper the environment and, if it is not the environment's own, the configuration. For a mixin what
             the other bases take.
-        train_interval: Epochs from one training to the next; None: as the block `parallel` says, or 4.
+        train_interval: Epochs from one training to the next; None: as the configuration says, or 4.
         kwargs: `config`, for a wrapper. For a mixin what the other bases take.
 
     Raises:
@@ -53,7 +53,10 @@ class ParallelEnvironment:
             configs = [config, getattr(env, "config", None)]
         configs = [config for config in configs if config is not None]
         parallel = parallel_of(configs)
-        interval = parallel.train_interval if train_interval is None else whole("train_interval", train_interval, 1)
+        if train_interval is None:
+            interval = interval_of(configs, parallel)
+        else:
+            interval = whole("train_interval", train_interval, 1)
         self._env = env
         self._experiment = Experiment(env, configs, parallel, interval)
         self._parallel = parallel
