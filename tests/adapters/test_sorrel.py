@@ -523,10 +523,11 @@ def test_workers_that_are_killed_cost_no_bit(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_failure_ends_the_run_with_the_users_own_error_if_that_is_asked() -> None:
-    for parallel in ({}, switched(False, True, False), switched(False, False, True)):
+    inline = {"enabled": True, "async_learning": True, "num_workers": 0}
+    for parallel in ({}, inline, switched(False, True, False), switched(False, False, True)):
         with pytest.raises(RuntimeError, match="no more") as raised:
             played({**parallel, "on_failure": "fail"}, lambda: nets(twin.Raises), epochs=6)
-        assert not parallel or any("agent_0" in note for note in raised.value.__notes__)
+        assert sum("agent_0" in note for note in raised.value.__notes__) == 1
 
 
 def test_a_training_that_is_tried_again_and_works_is_as_if_it_had_not_failed() -> None:

@@ -11,7 +11,8 @@ wherever it was made. So the result is one and the same, here and in workers.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -250,7 +251,8 @@ class Learning:
             except Exception as error:
                 self._stay(each, error)
         assert each.replica is not None
-        return self._noted(each, each.copy.learn(each.replica.changes()))
+        with _named(each.name):
+            return self._noted(each, each.copy.learn(each.replica.changes()))
 
     def _in_order(self, each: _Trainee) -> Learned:
         """Trains the caller's own object."""
@@ -262,7 +264,8 @@ class Learning:
             except NotSendable as error:
                 self._record.note(f"a training of {each.name} that fails is not tried again: {error}")
                 policy = "freeze"
-        return self._noted(each, train(each.model, replica, each.name, policy, self._streams, each.owner))
+        with _named(each.name):
+            return self._noted(each, train(each.model, replica, each.name, policy, self._streams, each.owner))
 
     @staticmethod
     def _noted(each: _Trainee, learned: Learned) -> Learned:
@@ -326,9 +329,20 @@ class Learning:
             self._record.note(f"{each.name} is trained in order from now on: {error}")
             return self._in_order(each)
         if self._config.on_failure == "fail" or isinstance(error, SharedRandomness):
-            error.add_note(f"in a training of {each.name}; on_failure: freeze would go on with its last weights")
-            raise error
+            with _named(each.name):
+                raise error
         return Learned(failure=Failure.of(error, each.name))
+
+
+@contextmanager
+def _named(agent: str) -> Iterator[None]:
+    """What is raised says whose training it was."""
+    try:
+        yield
+    except Exception as error:
+        way = "" if isinstance(error, SharedRandomness) else "; on_failure: freeze would go on with its last weights"
+        error.add_note(f"in a training of {agent}{way}")
+        raise
 
 
 def _check_copy(replica: Replica, names: Any) -> None:
