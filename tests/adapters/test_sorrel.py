@@ -564,20 +564,27 @@ def test_workers_that_cannot_be_had_are_done_without_and_that_is_said(monkeypatc
     assert any("there can be no workers" in note for note in found[1].notes)
 
 
-@pytest.mark.parametrize("pays", [False, True])
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("pays", ["never", "never after all", "always"])
 def test_agents_are_asked_and_trained_elsewhere_only_where_that_pays(
-    pays: bool, monkeypatch: pytest.MonkeyPatch
+    pays: str, later: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How long an answer and a training take is measured, so the bounds are set here to what any of them meets."""
     from paceline.adapters.sorrel import asking, experiment, learning
 
     monkeypatch.setattr(experiment, "current_budget", lambda: SimpleNamespace(slots=2))
-    monkeypatch.setattr(asking, "_PAYS", 0.0 if pays else np.inf)
-    monkeypatch.setattr(learning, "_STARTING", -1.0 if pays else np.inf)
+    monkeypatch.setattr(asking, "_PAYS", np.inf if pays == "never" else 0.0)
+    monkeypatch.setattr(learning, "_STARTING", np.inf if pays == "never" else -1.0)
+    monkeypatch.setattr(learning, "_WORTH", np.inf if pays == "always" else 0.0)
+    inline = {"enabled": True, "async_learning": True, "num_workers": 0} if later else {}
     for models in (tables, nets):
-        found = played(switched(True, True, False, num_workers=None), models, epochs=4, turns=12)
-        assert everything(*found) == everything(*played({}, models, epochs=4, turns=12))
-        assert (found[1].asked > 0, len(found[1].notes)) == ((True, 0) if pays else (False, 2))
+        found = played(switched(True, True, later, num_workers=None), models, epochs=14)
+        assert everything(*found) == everything(*played(inline, models, epochs=14))
+        assert (found[1].asked > 0) == (pays != "never")
+        notes = [note.partition(":")[0] for note in found[1].notes]
+        assert ("agents are trained here" in notes) == (pays == "never")
+        assert ("agents are trained here again" in notes) == (pays == "never after all" and not later)
+        assert len(notes) == {"never": 2, "always": 0}.get(pays, int(not later))
 
 
 # -- buffers -----------------------------------------------------------------------------------------------------

@@ -73,9 +73,13 @@ class Learner:
         learned = train(self._replica.root, self._replica, self._agent, self._on_failure, self._streams, _OWNER)
         return Learned(learned.figures, self._replica.changes(), learned.failure, learned.drew)
 
+    def states(self) -> Mapping[str, Any] | None:
+        """Where the streams of its training stand; None: it has been given none."""
+        return None if self._streams is None else self._streams.states(_OWNER)
+
     def snapshot(self) -> Any:
         """Everything, to be restored elsewhere."""
-        return self._replica, None if self._streams is None else self._streams.states(_OWNER)
+        return self._replica, self.states()
 
     def restore(self, state: Any) -> None:
         """Goes on from a snapshot."""

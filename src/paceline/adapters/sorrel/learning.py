@@ -28,6 +28,8 @@ from paceline.train.updates import FROZEN, Update
 from paceline.types import Failure
 
 _STARTING = 3.0  # seconds that workers take to be of use
+_WORTH = 1.0  # trainings stay with workers that take less than so many times what they take here
+_HERE, _THERE = 2, 4  # trainings by which that is judged; the first ones take longer
 _TRIES = 2  # of a training that kills its worker
 
 
@@ -74,7 +76,8 @@ class Learning:
         self._config, self._table, self._streams, self._record = config, table, streams, record
         self._all = [_Trainee(number, names[number], model) for number, model in enumerate(models)]
         self._workers = min(workers, len(self._all))
-        self._decided = config.num_workers is not None
+        self._decided = self._asked = config.num_workers is not None
+        self._took: dict[bool, list[float]] = {False: [], True: []}  # seconds of trainings: here, and in workers
         self._pool: Pool | None = None
         self._shared: dict[int, bool] | None = None
         self._collected = 0.0
@@ -102,7 +105,8 @@ class Learning:
                 self._wait()
         if not self._table.lag:
             self._settle(self._table.due("", epoch))
-        self._decide(perf_counter() - begin, epoch)
+        if self._workers and not self._asked:
+            self._judge(perf_counter() - begin, epoch)
 
     def finish(self) -> None:
         """Takes over everything that is under way."""
@@ -111,6 +115,9 @@ class Learning:
     def close(self) -> None:
         """Ends the workers."""
         self._streams.hold_still(False)
+        self._close_pool()
+
+    def _close_pool(self) -> None:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
@@ -163,13 +170,18 @@ class Learning:
             self._record.note(f"{each.name} is trained in order, here: {type(error).__name__}: {error}")
         each.stays = True
 
-    def _decide(self, took: float, epoch: int) -> None:
-        """Once the first trainings have been run here: whether workers would pay."""
-        if self._decided or not self._workers:
-            return
-        self._decided = True
+    def _judge(self, took: float, epoch: int) -> None:
+        """Takes how long a training of all took; decides whether workers would pay, and later whether they do."""
+        here, there = self._took[False], self._took[True]
+        self._took[self._decided].append(took)
+        if not self._decided and len(here) == _HERE:
+            self._decided = True
+            self._look_ahead(min(here), (self._table.epochs - epoch) // self._table.train_interval)
+        elif self._pool is not None and not self._table.lag and len(there) == _THERE:
+            self._look_back(self._pool, min(here), min(there))
+
+    def _look_ahead(self, took: float, left: int) -> None:
         collecting = self._record.seconds["collecting"]
-        left = (self._table.epochs - epoch) // self._table.train_interval
         gain = min(took, collecting) if self._table.lag else took * (1 - 1 / self._workers)
         if gain * left <= _STARTING:
             self._workers = 0
@@ -177,6 +189,21 @@ class Learning:
                 f"agents are trained here: a training of all takes {took * 1e3:.0f} ms, with {left} to go, and workers "
                 "would not pay for their start; num_workers says otherwise"
             )
+
+    def _look_back(self, pool: Pool, here: float, there: float) -> None:
+        """Has all trained here again if that is quicker. With no lag models are what their copies are already."""
+        if there < _WORTH * here:
+            return
+        self._record.note(
+            f"agents are trained here again: a training of all takes {there * 1e3:.0f} ms in workers and "
+            f"{here * 1e3:.0f} ms here; num_workers says otherwise"
+        )
+        away = [each for each in self._all if each.in_pool and each.name not in self._record.failures]
+        for number, states in pool.call("states", {each.number: () for each in away}).items():
+            if states is not None:
+                self._streams.put(self._all[number].owner, states)
+        self._workers = 0
+        self._close_pool()
 
     def _started(self) -> Pool | None:
         """The pool of learners; None if there can be none."""
