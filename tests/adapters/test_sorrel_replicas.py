@@ -119,7 +119,7 @@ def test_process_wide_generators_are_sent_by_name_and_are_no_part_of_what_holds_
         assert (root.seed is torch.default_generator, root.rand is np.random.mtrand._rand) == (True, True)
 
 
-def test_weights_go_with_their_gradients_and_whoever_refers_to_them_weakly() -> None:
+def test_weights_go_with_their_gradients_and_with_weak_references_to_them() -> None:
     """Whole ones, one that does not lie in one piece, and one with an attribute; to a copy, and in a snapshot of it."""
     gated = torch.nn.GRU(3, 2)
     turned, marked = torch.nn.Parameter(torch.ones(3, 2).t()), torch.nn.Parameter(torch.ones(2))
