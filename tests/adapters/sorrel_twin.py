@@ -7,7 +7,7 @@ import random
 import signal
 import time
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 
 import numpy as np
@@ -251,6 +251,26 @@ class Wavers(Table):
     def train_step(self) -> float:
         self.lessons -= 1
         return super().train_step() + (float(np.random.random()) if self.lessons < 0 else 0.0)
+
+
+class Lingers(Table):
+    """Its second training goes on for a while after its agent has failed in play."""
+
+    begun, failed, ended = Event(), Event(), Event()
+
+    def start_epoch_action(self, epoch: int) -> None:
+        if epoch == 5:
+            self.begun.wait()
+            self.failed.set()
+            raise RuntimeError("in play")
+
+    def train_step(self) -> float:
+        if self.losses:
+            self.begun.set()
+            self.failed.wait()
+            sum(range(3_000_000))
+            self.ended.set()
+        return super().train_step()
 
 
 class Environment:

@@ -151,6 +151,18 @@ def test_one_that_begins_to_draw_beside_threads_ends_the_run(late: dict[str, int
         played(switched(False, True, True, use_threads=True), mixed, twin.QuietEnvironment, epochs=12)
 
 
+def test_a_run_that_ends_with_an_error_leaves_no_thread_that_learns() -> None:
+    """It would go on, and draw, beside what the caller does next."""
+    with pytest.raises(RuntimeError, match="in play"):
+        played(
+            switched(False, True, True, use_threads=True),
+            lambda: [twin.Lingers(0), twin.Table(1)],
+            twin.QuietEnvironment,
+            epochs=9,
+        )
+    assert twin.Lingers.ended.is_set()
+
+
 def test_a_lag_is_another_result_and_the_same_one_for_every_lag_everywhere() -> None:
     results = []
     for lag in (1, 2):

@@ -72,6 +72,9 @@ class Experiment:
                     learning.end_epoch(self.epoch)
                     self._end(agents, logger)
             learning.finish()
+        except Exception:
+            learning.wait_for_threads()
+            raise
         finally:
             self._turns = None
             learning.close()

@@ -112,6 +112,11 @@ class Learning:
         """Takes over everything that is under way."""
         self._settle(max((each.done + len(each.pending) for each in self._all), default=0))
 
+    def wait_for_threads(self) -> None:
+        """Waits for trainings on threads, which cannot be ended, and would go on, and draw, beside the caller."""
+        if self._config.use_threads:
+            self._wait()
+
     def close(self) -> None:
         """Ends the workers."""
         self._streams.hold_still(False)
