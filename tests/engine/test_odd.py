@@ -189,7 +189,7 @@ def test_a_host_answers_what_it_cannot_run() -> None:
     assert result[:2] == (5, ERROR)
     assert isinstance(result[2], KeyError)
     assert host.handle(("ring", 3, [1])) == (None, [])
-    assert host.handle(("ship", 3, {}, np.array([0, 1], np.uint8))) == (None, [])
+    assert host.handle(("ship", 3, [1], np.array([1]), {})) == (None, [])
     assert [(port, item, result[1]) for port, item, result in told] == [(3, 1, ERROR)] * 2
     [refused], _ = host.handle(("bind", 3, "step", {5: (1, 1)}, [], {}))
     assert refused[:2] == (1, ERROR)

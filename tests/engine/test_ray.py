@@ -31,6 +31,7 @@ import paceline
 from paceline import Pool
 from paceline.engine import budget
 from paceline.engine import ray as backend
+from paceline.engine.answers import Answers
 from paceline.engine.forkserver import environment
 
 TESTS = str(Path(__file__).parents[1])
@@ -45,6 +46,13 @@ class Patient(Walker):
         while not Path(folder, "go").exists():
             time.sleep(0.01)
         return self.step(move)
+
+
+class Doubles:
+    """Has as many rows as it is told."""
+
+    def step_row(self, a: np.ndarray, o: np.ndarray) -> None:
+        o[...] = 2 * a
 
 
 class Witness(Fault):
@@ -432,3 +440,28 @@ def test_a_node_that_dies_takes_no_answer_along(folder: str) -> None:
     token = {name: os.environ[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")}
     process = started(script, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_TMPDIR=folder, **token)
     assert "and lost: 1" in ended(process)
+
+
+def test_rows_travel_to_and_from_the_worker_of_their_member_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrived: list[tuple[list[int], tuple[int, ...], int]] = []
+    take, rows = Answers.take, [1, 2, 3, 1]
+
+    def watched(self: Answers, slot: Any, request: Any, answer: Any) -> None:
+        arrived.append((list(request.items), answer[0]["o"].shape, len(answer[1])))
+        take(self, slot, request, answer)
+
+    monkeypatch.setattr(Answers, "take", watched)
+    with Pool([Doubles] * 4, backend="ray", workers=2) as pool:
+        port = pool.port("step_row", {"a": ((3,), "f8")}, {"o": ((3,), "f8")}, rows=dict(enumerate(rows)))
+        port.inputs["a"][:] = np.arange(21).reshape(7, 3)
+        port.round()
+        assert port.outputs["o"].tolist() == (2 * np.arange(21).reshape(7, 3)).tolist()
+        port.inputs["a"][:] = 1
+        port.post([2])
+        port.wait()
+        assert port.outputs["o"].sum(axis=1).tolist() == [6, 24, 42, 6, 6, 6, 114]
+    assert [(sum(rows[item] for item in items), len(items)) for items, _, _ in arrived] == [
+        (shape[0], states) for _, shape, states in arrived
+    ]
+    assert sorted(items for items, _, _ in arrived[:2]) == [[0, 1], [2, 3]]
+    assert arrived[2:] == [([2], (3, 3), 1)]

@@ -135,14 +135,16 @@ class Answers:
             return
         book = self._book
         outputs, state = answer
-        for item in request.items:
-            if state[item] == IDLE:
+        begin = 0
+        for item, found in zip(request.items, state.tolist(), strict=True):
+            start, begin = begin, book.rows.after(item, begin)
+            if found == IDLE:
                 continue  # it is not bound there, and has been answered for
-            if book.unheard(item, state):
+            if found == NEWS and item not in book.heard:
                 continue  # stale: `hear` has had it rebuilt and rung again, so it is not done, even if the worker dies
-            book.rows.take(item, outputs)
+            book.rows.take(item, outputs, start)
             book.asked[item] = 0
-            book.state[item] = state[item]
+            book.state[item] = found
 
     def forget(self) -> None:
         """The round in hand never took place, but for those that are still waited for."""

@@ -113,7 +113,7 @@ class Host:
         if op in _NAMED:
             return [self.failure(index, error) for index in named_in(request)]
         if op in ("ring", "ship") and self.tell is not None:
-            for item in content[1] if op == "ring" else content[2].nonzero()[0].tolist():
+            for item in content[1]:
                 self.tell((content[0], item, self.failure(item, error)))
             return None
         _log.warning("%s failed: %s: %s", op, type(error).__name__, wire.words(error))
@@ -362,9 +362,9 @@ class Host:
         self.ports[number].ask(items)
         self.ports[number].serve()
 
-    def _on_ship(self, number: int, rows: dict[str, Any], asked: Any) -> tuple[dict[str, Any], Any]:
+    def _on_ship(self, number: int, items: list[int], rows: Any, inputs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         """A ring from afar: inputs come with it, outputs go back with the answer."""
-        return self.ports[number].serve_from_afar(rows, asked)
+        return self.ports[number].serve_from_afar(items, rows, inputs)
 
     def serve_ports(self) -> None:
         """Runs every item that has been asked for on any port."""

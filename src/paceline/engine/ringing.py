@@ -121,7 +121,9 @@ class Ringing:
         if slot.worker.shares_memory:
             # The host marks the rows as asked when it gets there: a worker that still has to bind must not see them.
             return "ring", self._number, list(request.items)
-        return "ship", self._number, self._book.rows.inputs, self._book.mask(list(request.items))
+        items = list(request.items)
+        numbers, inputs = self._book.rows.cut(items)
+        return "ship", self._number, items, numbers, inputs
 
     def told_by_memory(self, worker: Any) -> bool:
         """Whether the worker has been told of rows by memory, and not by a message."""

@@ -20,6 +20,9 @@ class Rows:
 
     def __init__(self, inputs: Spec, outputs: Spec, members: Sequence[int], rows: Mapping[int, int] | None) -> None:
         self.places = _places(members, rows)
+        self._numbers = [
+            [place] if isinstance(place, int) else [*range(place.start, place.stop)] for place in self.places
+        ]
         self.layout = _layout(inputs, outputs, self.places)
         self._shared = SharedArrays(self.layout) if hasattr(os, "memfd_create") else None
         self.arrays = self._shared.arrays if self._shared is not None else plain_arrays(self.layout)
@@ -35,10 +38,20 @@ class Rows:
         """What another process needs to map the same memory."""
         return self._shared.fd if self._shared is not None else None
 
-    def take(self, item: int, outputs: Mapping[str, Array]) -> None:
-        """Copies an item's outputs in, where they came by message."""
+    def cut(self, items: Sequence[int]) -> tuple[Array, dict[str, Array]]:
+        """What a message takes to where these items live: the numbers of their rows, and their inputs."""
+        numbers = np.array([row for item in items for row in self._numbers[item]], np.intp)
+        return numbers, {name: array[numbers] for name, array in self.inputs.items()}
+
+    def after(self, item: int, start: int) -> int:
+        """Where the rows of the next item begin in a message in which those of this one begin there."""
+        return start + len(self._numbers[item])
+
+    def take(self, item: int, outputs: Mapping[str, Array], start: int) -> None:
+        """Copies in what a message has brought of an item, from that row of the message on."""
+        numbers = self._numbers[item]
         for name, values in outputs.items():
-            self.arrays[name][self.places[item]] = values[self.places[item]]
+            self.arrays[name][numbers] = values[start : start + len(numbers)]
 
     def release(self) -> None:
         """Gives the descriptor back; the memory itself goes when the last array does."""

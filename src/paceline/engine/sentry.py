@@ -9,6 +9,7 @@ those who were asked, each once, so that nothing in main meets a number or a nam
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ class Sentry:
     def __init__(self, max_message: int, on_threads: bool) -> None:
         self._max_message = max_message
         self._kinds = (OK, ERROR, STALE, SHARED) if on_threads else (OK, ERROR, STALE)
-        self._due: deque[tuple[str, list[int], Any]] = deque()
+        self._due: deque[tuple[str, list[int], Sequence[Any]]] = deque()
         self._ports: dict[int, tuple[set[int], _Layout]] = {}
         self.most = _ROOM
         """Bytes that the next message may have."""
@@ -49,7 +50,7 @@ class Sentry:
         elif op == "unbind":
             self._ports.pop(content[0], None)
         names = named_in(request)
-        self._due.append((op, names, content[0] if content else None))
+        self._due.append((op, names, content[:3] if op == "ship" else ()))
         rows = _nbytes(self._port(content[0])[1]) if op == "ship" else 0
         self.most = max(self.most, _ROOM + (len(names) + 1) * self._max_message + rows)
 
@@ -70,7 +71,7 @@ class Sentry:
             raise _odd("a reply to nothing that it was asked")
         return kind, content
 
-    def _check_answer(self, op: str, names: list[int], number: Any, answer: Any) -> None:
+    def _check_answer(self, op: str, names: list[int], shipped: Sequence[Any], answer: Any) -> None:
         if op in ("build", "call", "map", "snapshot"):
             if type(answer) is not list or Counter(self._result(op, each) for each in answer) != Counter(names):
                 raise _odd(f"answers of others than were asked ({op})")
@@ -78,7 +79,7 @@ class Sentry:
             if type(answer) is not list or not all(self._result(op, each) in names for each in answer):
                 raise _odd("answers of others than were bound")
         elif op == "ship":
-            self._check_rows(number, answer)
+            self._check_rows(shipped, answer)
         elif answer is not None:
             raise _odd(f"an answer to {op}, which has none")
 
@@ -90,15 +91,16 @@ class Sentry:
     def _port(self, number: int) -> tuple[set[int], _Layout]:
         return self._ports.get(number, (set(), {}))
 
-    def _check_rows(self, number: int, answer: Any) -> None:
+    def _check_rows(self, shipped: Sequence[Any], answer: Any) -> None:
         if answer is None:  # it could not be run: there is news of each
             return
+        number, items, numbers = shipped
         _, layout = self._port(number)
         if not fits(answer, tuple[dict[str, np.ndarray], np.ndarray]):
             raise _odd("rows of no port")
         outputs, state = answer
-        for name, rows in (*outputs.items(), ("state", state)):
-            if name not in layout or rows.shape != tuple(layout[name][0]) or rows.dtype.str != layout[name][1]:
+        for name, rows, count in (*((*each, len(numbers)) for each in outputs.items()), ("state", state, len(items))):
+            if name not in layout or rows.shape != (count, *layout[name][0][1:]) or rows.dtype.str != layout[name][1]:
                 raise _odd(f"rows of another shape than those of the port ({name[:40]})")
 
     def _result(self, op: str, result: Any) -> int:

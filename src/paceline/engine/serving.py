@@ -115,15 +115,22 @@ class BoundPort:
         for item in self._mine.intersection(items):
             self._asked[item] = 1
 
-    def serve_from_afar(self, rows: dict[str, Any], asked: Any) -> tuple[dict[str, Any], Any]:
-        """Serves where memory is not shared: takes the inputs in, gives the outputs and states out."""
-        for name, values in rows.items():
-            self._arrays[name][:] = values
-        self._arrays["asked"][:] = asked
+    def serve_from_afar(self, items: list[int], rows: Any, inputs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+        """Serves where memory is not shared: takes the inputs of these items in, gives their outputs and states out.
+
+        Args:
+            items: Who is asked.
+            rows: The numbers of their rows, item after item.
+            inputs: Name → [rows, …].
+        """
+        for name, values in inputs.items():
+            self._arrays[name][rows] = values
+        self._arrays["asked"][:] = 0
+        self._arrays["asked"][items] = 1
         self._arrays["state"][:] = IDLE
         self.serve()
-        hidden = {*rows, "asked", "state"}
-        return {name: array for name, array in self._arrays.items() if name not in hidden}, self._arrays["state"]
+        outputs = [name for name in self._arrays if name not in {*inputs, "asked", "state"}]
+        return {name: self._arrays[name][rows] for name in outputs}, self._arrays["state"][items]
 
     def distrust(self, seat: Seat) -> None:
         """The member has been seen to draw, in another call: from now on it is swapped here too."""
