@@ -194,9 +194,14 @@ class Rollout:
             self._check("reset()", {"observations": observations})
             raise
 
+    @property
+    def is_used(self) -> bool:
+        """Whether the environment at hand is not as new; one that was left in mid-play is not trusted."""
+        return self.begun and not (self._mission.reuse and self.over)
+
     def _renew(self) -> None:
-        """Makes sure that the environment is as new; one that was left in mid-play is not trusted."""
-        if self.begun and not (self._mission.reuse and self.over):
+        """Makes sure that the environment is as new."""
+        if self.is_used:
             self.env.close()
             self.env = self._built()
 

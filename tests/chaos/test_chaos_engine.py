@@ -738,6 +738,29 @@ def test_what_workers_have_started_ends_when_the_fork_server_is_lost(end: str) -
     until(lambda: not any(map(is_alive, left)))
 
 
+class Tells:
+    """Says what its environment variables are."""
+
+    def environ(self) -> dict[str, str]:
+        return dict(os.environ)
+
+
+def test_what_was_started_elsewhere_with_a_workers_environment_lives_on_when_the_fork_server_is_lost() -> None:
+    with Pool([Leaves, Tells], backend="process", workers=2) as pool:
+        left = pool.call("leave", {0: ()}, record=False)[0]
+        mine = subprocess.Popen(["sleep", "1000"], env=pool.call("environ", {1: ()}, record=False)[1])
+        try:
+            worker = pool.workers[1].pid
+            os.kill(psutil.Process(worker).ppid(), signal.SIGKILL)
+            until(lambda: not is_alive(worker))
+            pool.call("environ", {1: ()}, record=False)
+            until(lambda: not any(map(is_alive, left)))
+            assert mine.poll() is None
+        finally:
+            mine.kill()
+            mine.wait()
+
+
 def test_what_workers_have_started_ends_at_the_exit_of_main_when_the_fork_server_is_lost(tmp_path: Path) -> None:
     done = run_script(
         tmp_path,

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -371,6 +372,37 @@ def test_options_that_are_bound_count_as_those_of_a_mission(tmp_path: Path) -> N
         compare(read_report(tmp_path / "a"), runs[1])
     runs[0].made_of = {}  # as of an older release
     assert compare(*runs)[0].difference.count == 1
+
+
+CHANGING = """
+import players
+
+class Walk(players.Walk):
+    pass
+
+def built(cls, length):
+    return cls(length)
+
+def maker_of(cls):
+    return lambda: cls(3)
+"""
+
+
+def test_code_that_was_changed_is_no_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The policy may live in the same file: to compare its versions is what runs are compared for."""
+    monkeypatch.syspath_prepend(tmp_path)
+    reports = []
+    for number in range(2):
+        (tmp_path / "changing_walks.py").write_text(CHANGING + number * "# another policy\n")
+        monkeypatch.delitem(sys.modules, "changing_walks", raising=False)
+        walks = import_module("changing_walks")
+        missions = [
+            Mission("argument", partial(walks.built, walks.Walk, 3)),
+            Mission("closure", walks.maker_of(walks.Walk)),
+        ]
+        reports.append(evaluate(missions, "random", plan=0))
+    assert reports[0].made_of != reports[1].made_of
+    assert [each.ties for each in compare(*reports)] == [1, 1, 2]
 
 
 def test_a_finished_run_goes_on_with_more_episodes(tmp_path: Path) -> None:

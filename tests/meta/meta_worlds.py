@@ -55,6 +55,22 @@ class Sick(PointRobot):
         return observation, reward, terminated, truncated, info
 
 
+class Blank(PointRobot):
+    """What it shows last in its first episode is no number."""
+
+    def __init__(self) -> None:
+        super().__init__(horizon=4)
+        self._episodes = 0
+
+    def reset(self, **given: Any) -> Any:
+        self._episodes += 1
+        return super().reset(**given)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, *rest = super().step(action)
+        return (np.full(2, np.nan, np.float32) if self._episodes == 1 and self.steps == 4 else observation), *rest
+
+
 class Setless(Levers):
     """Has a task, and no sets of tasks."""
 

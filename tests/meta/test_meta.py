@@ -14,10 +14,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from meta_worlds import DiesOnce, Setless, Sick, WhichLever
+from meta_worlds import Blank, DiesOnce, Setless, Sick, WhichLever
 
 import paceline
-from paceline import BadInput, MetaTraining, Mission, Plan, meta
+from paceline import BadInput, MetaTraining, Mission, Plan, collect, meta
+from paceline.meta.finite import check_finite
 from paceline.meta.references import references_for
 
 POINT = "PointRobot-H20-v0"
@@ -191,6 +192,13 @@ def test_a_rollout_with_numbers_that_are_not_finite_has_failed(gives: str, numbe
     with pytest.raises(paceline.RolloutsFailed, match=f"the {gives} at step [67] is {number}") as told:
         small(world, num_train_tasks=3)
     assert told.value.collection.iteration == ("evaluation 0" if unseen else 0)
+
+
+def test_a_final_observation_that_is_not_finite_is_told_with_its_own_step() -> None:
+    """It is that of the first of two episodes, not of the rollout."""
+    found = collect(Blank, "markov", 1, episodes=2, reuse=True, plan="inline")
+    with pytest.raises(paceline.RolloutsFailed, match="the observation at step 4 is nan"):
+        check_finite(found)
 
 
 def test_an_update_that_is_not_finite_names_itself() -> None:

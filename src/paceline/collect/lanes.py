@@ -51,7 +51,7 @@ class Lane:
 
     def begin(self, job: Job) -> dict[str, Any]:
         """Begins a rollout. Returns what its agents see."""
-        if self._rollout.begun and not (self._spec.mission.reuse and self._rollout.over):
+        if self._rollout.is_used:
             self.end()
             self._built_before = self.building()
             self._rollout = self._built()

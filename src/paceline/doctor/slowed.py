@@ -33,7 +33,7 @@ _ADVICE = "It depends on the clock: count steps, or let the caller cut episodes 
 def slowed(trial: Trial) -> Finding:
     """Does it give the same slowed down, beside other work, and a day later?"""
     if not trial.verdicts.get("process"):
-        sentence = "Whether time moves it cannot be seen, for it does not give the same in another process."
+        sentence = "Whether time moves it cannot be seen: it was not played in another process, or not the same there."
         return Finding("slowed", "warning", sentence)
     finding = trial.compare(
         "slowed",

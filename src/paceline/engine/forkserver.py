@@ -205,7 +205,7 @@ class ForkServer:
             os.close(fd)
 
     def _bury(self) -> None:
-        """Its line has ended, so it has, or is about to."""
+        """The line has closed, so the server is dead or dying: waits for it, then ends what it has left behind."""
         if self._process is not None and self.owner == os.getpid():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=2)

@@ -45,8 +45,9 @@ class Sentry:
         """Takes note of what a worker is asked."""
         op, *content = request
         if op == "bind":
-            number, _, rows, _, arrays = content
-            self._ports[number] = {item for item, _ in rows.values()}, arrays
+            number, _, rows, inputs, arrays = content
+            written = {name: array for name, array in arrays.items() if name not in {*inputs, "asked"}}
+            self._ports[number] = {item for item, _ in rows.values()}, written
         elif op == "unbind":
             self._ports.pop(content[0], None)
         names = named_in(request)

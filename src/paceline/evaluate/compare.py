@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from paceline.types import Episode
 
 _CODE = ("", "function")
 """Parts of a recipe that say what is called, and not with what."""
+_DEFINITION = re.compile(r"^((?!builtins\.)\w+\.[\w.<>]+)( in .+)? [0-9a-f]{16}$")
+"""A function or a class, and a digest of its code, which is no option: the policy may live in the same file."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,11 @@ def _played_with(mission: Mapping[str, Any], report: Report, known: Container[st
     """Options and steps; options may also be bound to what makes the environment (`partial`, a closure)."""
     steps, owner = mission.get("steps"), owner_of(mission["name"])
     parts = report.made_of[owner] if owner in known else {}
-    bound = {part: text for part, text in parts.items() if part not in _CODE and not part.endswith("code")}
-    bound = {part: text for part, text in bound.items() if not text.startswith(UNKNOWN)}
+    bound = {
+        part: _DEFINITION.sub(r"\1", text)
+        for part, text in parts.items()
+        if part not in _CODE and not part.endswith("code") and not text.startswith(UNKNOWN)
+    }
     return {**bound, **mission.get("options", {}), "steps": "without a limit" if steps is None else str(steps)}
 
 

@@ -27,7 +27,7 @@ def _failure(rollout: Recording) -> Failure | None:
         finite = np.isfinite(columns[name])
         if not finite.all():
             first = tuple(np.argwhere(~finite)[0])
-            step = len(columns["rewards"]) if name == "final_observations" else int(first[0])
+            step = int(columns["ends"][first[0]]) + 1 if name == "final_observations" else int(first[0])
             message = f"the {what} at step {step} is {columns[name][first]}: look at the world that gave it"
             return Failure("ValueError", message, step=step)
     return None
