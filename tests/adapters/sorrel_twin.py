@@ -469,3 +469,31 @@ class ChangingAgent(Agent):
         if self.model.memory.size == 12:
             self.get_action = lambda state: 0  # type: ignore[method-assign]
         return super().act(world, action)
+
+
+class StubbornAgent(Agent):
+    """Always does the same."""
+
+    def get_action(self, state: Any) -> int:
+        return 0
+
+
+class ConvertingEnvironment(QuietEnvironment):
+    """Its agents become stubborn in epoch 2: they are of another class from then on."""
+
+    epochs = -1
+
+    def reset(self) -> None:
+        super().reset()
+        self.epochs += 1
+        if self.epochs == 2:
+            for agent in self.agents:
+                agent.__class__ = StubbornAgent
+
+
+class RemakingEnvironment(QuietEnvironment):
+    """All agents are made anew in every epoch."""
+
+    def reset(self) -> None:
+        self.agents = [type(agent)(agent.model) for agent in self.agents]
+        super().reset()

@@ -283,8 +283,89 @@ def test_an_agent_that_joins_a_run_is_an_error_that_says_so() -> None:
             super().reset()
             self.agents.append(twin.Agent(twin.Table(9)))
 
-    with pytest.raises(BadInput, match="Agent has joined in the middle of a run"):
+    with pytest.raises(BadInput, match="an agent of class Agent has joined in the middle of a run"):
         played({}, tables, Joined)
+
+
+def one_model() -> list[Any]:
+    shared = twin.Table(0)
+    return [shared, shared, twin.Table(1)]
+
+
+def test_agents_that_share_a_model_may_be_made_anew_all_at_once() -> None:
+    """They take the numbers of those before them in order, so that this is as if they had stayed."""
+    stayed, expected, found = (
+        played(parallel, one_model, env)
+        for parallel, env in (
+            ({}, twin.QuietEnvironment),
+            ({}, twin.RemakingEnvironment),
+            (switched(True, False, False), twin.RemakingEnvironment),
+        )
+    )
+    assert everything(*expected) == everything(*stayed)
+    assert everything(*found) == everything(*stayed)
+    assert found[1].asked > 0
+
+
+def test_one_of_two_with_a_model_that_is_made_anew_while_the_other_rests_is_an_error_that_says_so() -> None:
+    class Resting(twin.QuietEnvironment):
+        def reset(self) -> None:
+            self.agents = [type(agent)(agent.model) for agent in self.agents[1:]]
+            super().reset()
+
+    with pytest.raises(BadInput, match="2 agents that share a model have gone, and 1 of class Agent have come"):
+        played({}, one_model, Resting)
+
+
+def test_an_agent_that_is_made_anew_within_a_turn_is_an_error_that_says_so() -> None:
+    """What it earns in that turn would be missing from the record."""
+
+    class Hasty(twin.QuietEnvironment):
+        def take_turn(self) -> None:
+            if self.turn == 3:
+                self.agents[0] = type(self.agents[0])(self.agents[0].model)
+            super().take_turn()
+
+    with pytest.raises(BadInput, match=r"class Agent came into env.agents within take_turn\(\).* in reset\(\)"):
+        played({}, tables, Hasty)
+
+
+@pytest.mark.parametrize("parallel", [{}, switched(True, False, False)], ids=["in order", "in workers"])
+def test_an_agent_may_become_one_of_another_class(parallel: dict[str, Any]) -> None:
+    env, record = played(parallel, tables, twin.ConvertingEnvironment)
+    for agent in env.agents:
+        rows = agent.model.memory.actions[: agent.model.memory.size]  # 2 of reset and 5 of turns in every epoch
+        assert set(rows[2:7]) | set(rows[9:14]) > {0}
+        assert set(rows[14:]) == {0}
+    assert everything(env, record) == everything(*played({}, tables, twin.ConvertingEnvironment))
+    assert record.asked == (30 if parallel else 0)
+    assert [note.partition(":")[2] for note in record.notes] == [
+        " NotSendable: it has another class, or its class has another get_action"
+    ] * len(record.notes)
+    assert len(record.notes) == (3 if parallel else 0)
+
+
+@pytest.mark.parametrize("parallel", [{}, switched(True, False, False)], ids=["in order", "in workers"])
+def test_a_method_that_is_set_on_the_class_of_agents_counts_from_the_next_turn(
+    parallel: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Agent(twin.Agent):
+        pass
+
+    class Patched(twin.QuietEnvironment):
+        def __init__(self, config: Any, models: list[Any]) -> None:
+            super().__init__(config, models)
+            self.agents = [Agent(model) for model in models]
+
+        def take_turn(self) -> None:
+            super().take_turn()
+            if self.turn == 2:
+                monkeypatch.setattr(Agent, "get_action", lambda self, state: 0)
+
+    env, record = played(parallel, tables, Patched, epochs=0)
+    assert record.asked == (6 if parallel else 0)
+    for agent in env.agents:
+        assert list(agent.model.memory.actions[4:7]) == [0, 0, 0]
 
 
 @pytest.mark.parametrize("parallel", [{}, switched(True, False, False)], ids=["in order", "in workers"])

@@ -111,6 +111,7 @@ class _Agent:
     def __init__(self, number: int, agent: Any) -> None:
         self.number, self.agent, self.owner = number, agent, ("act", number)
         self.replica: Replica | None = None
+        self.method = _method(agent)  # that of its copy
         self.in_order = bool(getattr(agent, "in_order", False))
         self.answered = 0
         self.seconds = 0.0
@@ -245,8 +246,11 @@ class Asking:
 
     def _is_there(self, each: _Agent) -> bool:
         """Whether there is a copy of the agent in the pool; it is brought there if there is none."""
-        if each.replica is not None:
+        if each.replica is not None and each.method == _method(each.agent):
             return True
+        if each.replica is not None:
+            self._in_order(each, NotSendable("it has another class, or its class has another get_action"))
+            return False
         try:
             pool = self._started()
             replica = Replica(each.agent, "main")
@@ -256,7 +260,7 @@ class Asking:
         except Exception as error:
             self._in_order(each, error)
             return False
-        each.replica, each.held, each.outbox = replica, False, []
+        each.replica, each.method, each.held, each.outbox = replica, _method(each.agent), False, []
         return True
 
     def _started(self) -> Pool:
@@ -308,6 +312,11 @@ class Asking:
         finally:
             for owner, states in before.items():
                 self._streams.put(owner, states)
+
+
+def _method(agent: Any) -> tuple[type, Any]:
+    """The class of an agent, and how that chooses: what a copy does not learn of when it is changed."""
+    return type(agent), getattr(type(agent), "get_action", None)
 
 
 def can_act(agent: Any) -> bool:

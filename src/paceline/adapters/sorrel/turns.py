@@ -29,12 +29,6 @@ class _StandIns:
         self._agent, self._made = agent, made
         self._own = {name: vars(agent).get(name) for name in made}
 
-    @property
-    def outdated(self) -> bool:
-        """Whether the agent has been given other methods since."""
-        held = vars(self._agent)
-        return any(held.get(name) is not own for name, own in self._own.items())
-
     def put(self) -> None:
         """Puts them in place, but for what the agent has been given since."""
         held = vars(self._agent)
@@ -60,9 +54,6 @@ class Turns:
         agents: Its agents, by number: those of a run stay the same ones, in whatever order they move.
         streams: Streams of process-wide generators.
         asking: Asks agents in workers; None: they are asked when their turns come.
-
-    Raises:
-        BadInput: an agent cannot have attributes.
     """
 
     def __init__(self, env: Any, agents: Sequence[Any], streams: OwnedStreams, asking: Asking | None) -> None:
@@ -71,7 +62,7 @@ class Turns:
         self.agents = list(agents)
         """By number."""
         self._numbers = {id(agent): number for number, agent in enumerate(agents)}
-        self._put = [self._stand_ins(number, agent) for number, agent in enumerate(agents)]
+        self._put: list[_StandIns] = []
         self._own: Callable[[int], None] | None = None
         self.rewards: list[float] = []
         """By agent, since the epoch began."""
@@ -81,12 +72,15 @@ class Turns:
         """Plays one turn.
 
         Raises:
-            BadInput: an agent has joined that is none of the run's.
+            BadInput: an agent has joined that is none of the run's, was made anew within the turn, or cannot have
+                attributes.
         """
         if self._inside:  # a `take_turn` that calls `take_turn_parallel`
             self._take_turn()
             return
-        self._look_for_changes()
+        self._take_in_new()
+        # Made for every turn: since the last one an agent may have been given other methods, or another class.
+        self._put = [self._stand_ins(number, agent) for number, agent in enumerate(self.agents)]
         self._begun, self._inside = False, True
         try:
             self._set()
@@ -95,34 +89,54 @@ class Turns:
         finally:
             self._inside = False
             self._unset()
+        for agent in self._new():
+            raise BadInput(
+                f"an agent of class {type(agent).__name__} came into env.agents within take_turn(), where its rewards "
+                "in that turn cannot be counted: make agents anew in reset()"
+            )
 
     def begin_epoch(self) -> None:
-        """Counts rewards from 0 on."""
+        """Counts rewards from 0 on.
+
+        Raises:
+            BadInput: an agent has joined that is none of the run's.
+        """
+        self._take_in_new()
         self.rewards = [0.0] * len(self.agents)
         self._own = _own_turn(self._env)
 
-    def _look_for_changes(self) -> None:
-        """Agents may have been made anew, with the same models, or been given other methods."""
-        for agent in self._env.agents:
-            if id(agent) not in self._numbers:
-                self._take_in(agent)
-        for number, stand_ins in enumerate(self._put):
-            if stand_ins.outdated:
-                self._put[number] = self._stand_ins(number, self.agents[number])
+    def _new(self) -> list[Any]:
+        """The agents in play that have no number."""
+        return [agent for agent in self._env.agents if id(agent) not in self._numbers]
 
-    def _take_in(self, agent: Any) -> None:
-        staying = {id(each) for each in self._env.agents}
-        model = getattr(agent, "model", None)
-        before = [n for n, known in enumerate(self.agents) if known.model is model and id(known) not in staying]
-        if len(before) != 1:
-            raise BadInput(
-                f"a {type(agent).__name__} has joined in the middle of a run, whose agents are those that it begins "
-                "with: have it there from the beginning, with a can_act() that is false until it joins"
-            )
-        number = before[0]
+    def _take_in_new(self) -> None:
+        """Agents that were made anew take the numbers of those with the same model, which have gone: the lowest first.
+
+        Raises:
+            BadInput: more have come with a model than have gone, or fewer, so that it cannot be told which.
+        """
+        new = self._new()
+        staying = {id(agent) for agent in self._env.agents}
+        for model in {id(model): model for model in map(_model, new)}.values():
+            come = [agent for agent in new if _model(agent) is model]
+            gone = [n for n, known in enumerate(self.agents) if known.model is model and id(known) not in staying]
+            if len(come) > len(gone):
+                raise BadInput(
+                    f"an agent of class {type(come[-1]).__name__} has joined in the middle of a run, whose agents are "
+                    "those that it begins with: have it there from the beginning, with a can_act() that is false until "
+                    "it joins"
+                )
+            if len(come) < len(gone):
+                raise BadInput(
+                    f"{len(gone)} agents that share a model have gone, and {len(come)} of class "
+                    f"{type(come[0]).__name__} have come: which ones they are cannot be told. Make all of them anew"
+                )
+            for number, agent in zip(gone, come, strict=True):
+                self._take_in(number, agent)
+
+    def _take_in(self, number: int, agent: Any) -> None:
         del self._numbers[id(self.agents[number])]
         self.agents[number], self._numbers[id(agent)] = agent, number
-        self._put[number] = self._stand_ins(number, agent)
         if self._asking is not None:
             self._asking.take_in(number, agent)
 
@@ -216,6 +230,10 @@ class Turns:
     def _unset(self) -> None:
         for stand_ins in self._put:
             stand_ins.take_back()
+
+
+def _model(agent: Any) -> Any:
+    return getattr(agent, "model", None)
 
 
 def entities(places: Any) -> Iterator[Any]:
