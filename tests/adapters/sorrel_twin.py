@@ -258,11 +258,17 @@ class Lingers(Table):
 
     begun, failed, ended = Event(), Event(), Event()
 
+    def __init__(self, seed: int, error: type[BaseException]) -> None:
+        super().__init__(seed)
+        self.error = error
+        for event in (self.begun, self.failed, self.ended):
+            event.clear()
+
     def start_epoch_action(self, epoch: int) -> None:
         if epoch == 5:
             self.begun.wait()
             self.failed.set()
-            raise RuntimeError("in play")
+            raise self.error("in play")
 
     def train_step(self) -> float:
         if self.losses:

@@ -151,12 +151,13 @@ def test_one_that_begins_to_draw_beside_threads_ends_the_run(late: dict[str, int
         played(switched(False, True, True, use_threads=True), mixed, twin.QuietEnvironment, epochs=12)
 
 
-def test_a_run_that_ends_with_an_error_leaves_no_thread_that_learns() -> None:
-    """It would go on, and draw, beside what the caller does next."""
-    with pytest.raises(RuntimeError, match="in play"):
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_run_that_ends_with_an_error_leaves_no_thread_that_learns(error: type[BaseException]) -> None:
+    """It would go on, and draw, beside what the caller does next; after Ctrl-C, too."""
+    with pytest.raises(error, match="in play"):
         played(
             switched(False, True, True, use_threads=True),
-            lambda: [twin.Lingers(0), twin.Table(1)],
+            lambda: [twin.Lingers(0, error), twin.Table(1)],
             twin.QuietEnvironment,
             epochs=9,
         )

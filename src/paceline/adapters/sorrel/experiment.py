@@ -72,7 +72,7 @@ class Experiment:
                     learning.end_epoch(self.epoch)
                     self._end(agents, logger)
             learning.finish()
-        except Exception:
+        except BaseException:  # Ctrl-C, too; once more ends the wait
             learning.wait_for_threads()
             raise
         finally:
