@@ -18,7 +18,7 @@ import torch
 
 from paceline import digest
 from paceline.adapters.sorrel import Buffer, ParallelEnvironment, Record, ThreadSafe, ThreadSafeBuffer
-from paceline.errors import BadInput, SharedRandomness
+from paceline.errors import BadInput, SharedRandomness, WorkerLost
 
 NO_DATA = ("optimizer", "rng", "seed", "rand", "roll")
 SWITCHES = ("parallel_actions", "parallel_training", "async_learning")
@@ -679,6 +679,23 @@ def test_agents_are_asked_and_trained_elsewhere_only_where_that_pays(
         assert ("agents are trained here" in notes) == (pays == "never")
         assert ("agents are trained here again" in notes) == (pays == "never after all" and not later)
         assert len(notes) == {"never": 2, "always": 0}.get(pays, int(not later))
+
+
+def test_agents_whose_streams_cannot_be_had_back_stay_in_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To come back is to be quicker, and no reason to end a run."""
+    from paceline.adapters.sorrel import experiment, learner, learning
+
+    def lost(self: Any) -> Any:
+        raise WorkerLost("gone")
+
+    monkeypatch.setattr(experiment, "current_budget", lambda: SimpleNamespace(slots=2))
+    monkeypatch.setattr(learning, "_STARTING", -1.0)
+    monkeypatch.setattr(learning, "_WORTH", 0.0)
+    monkeypatch.setattr(learner.Learner, "states", lost)
+    there = switched(False, True, False, use_threads=True, num_workers=None)
+    found = played(there, tables, twin.QuietEnvironment, epochs=14)
+    assert everything(*found) == everything(*played({}, tables, twin.QuietEnvironment, epochs=14))
+    assert found[1].notes == []
 
 
 # -- buffers -----------------------------------------------------------------------------------------------------

@@ -199,12 +199,15 @@ class Learning:
         """Has all trained here again if that is quicker. With no lag models are what their copies are already."""
         if there < _WORTH * here:
             return
+        away = [each for each in self._all if each.in_pool and each.name not in self._record.failures]
+        outcomes = pool.call("states", {each.number: () for each in away}, outcomes=True)
+        if any(error is not None for _, error in outcomes.values()):
+            return  # an agent whose worker is lost fails when it is trained, as on_failure says
         self._record.note(
             f"agents are trained here again: a training of all takes {there * 1e3:.0f} ms in workers and "
             f"{here * 1e3:.0f} ms here; num_workers says otherwise"
         )
-        away = [each for each in self._all if each.in_pool and each.name not in self._record.failures]
-        for number, states in pool.call("states", {each.number: () for each in away}).items():
+        for number, (states, _) in outcomes.items():
             if states is not None:
                 self._streams.put(self._all[number].owner, states)
         self._workers = 0
