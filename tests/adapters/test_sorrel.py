@@ -18,7 +18,7 @@ import torch
 
 from paceline import digest
 from paceline.adapters.sorrel import Buffer, ParallelEnvironment, Record, ThreadSafe, ThreadSafeBuffer
-from paceline.errors import BadInput, SharedRandomness, WorkerLost
+from paceline.errors import BadInput, NotSendable, SharedRandomness, WorkerLost
 
 NO_DATA = ("optimizer", "rng", "seed", "rand", "roll")
 SWITCHES = ("parallel_actions", "parallel_training", "async_learning")
@@ -622,6 +622,13 @@ def test_a_failure_ends_the_run_with_the_users_own_error_if_that_is_asked() -> N
         with pytest.raises(RuntimeError, match="no more") as raised:
             played({**parallel, "on_failure": "fail"}, lambda: nets(twin.Raises), epochs=6)
         assert sum("agent_0" in note for note in raised.value.__notes__) == 1
+
+
+def test_an_error_that_no_policy_helps_names_its_agent_and_no_policy() -> None:
+    inline = {"enabled": True, "async_learning": True, "num_workers": 0, "on_failure": "fail"}
+    with pytest.raises(NotSendable, match="count") as raised:
+        played(inline, lambda: [twin.Table(0), twin.Iterates(1)])
+    assert raised.value.__notes__ == ["in a training of agent_1"]
 
 
 def test_a_training_that_is_tried_again_and_works_is_as_if_it_had_not_failed() -> None:

@@ -31,6 +31,7 @@ _STARTING = 3.0  # seconds that workers take to be of use
 _WORTH = 1.0  # trainings stay with workers that take less than so many times what they take here
 _HERE, _THERE = 2, 4  # trainings by which that is judged; the first ones take longer
 _TRIES = 2  # of a training that kills its worker
+_ALWAYS_RAISED = (BadInput, NotSendable, SharedRandomness)  # whatever on_failure says
 
 
 class _Trainee:
@@ -286,7 +287,7 @@ class Learning:
             except Exception as error:
                 self._stay(each, error)
         assert each.replica is not None
-        with _named(each.name):
+        with self._says_whose(each):
             return self._noted(each, each.copy.learn(each.replica.changes()))
 
     def _in_order(self, each: _Trainee) -> Learned:
@@ -299,7 +300,7 @@ class Learning:
             except NotSendable as error:
                 self._record.note(f"a training of {each.name} that fails is not tried again: {error}")
                 policy = "freeze"
-        with _named(each.name):
+        with self._says_whose(each):
             return self._noted(each, train(each.model, replica, each.name, policy, self._streams, each.owner))
 
     @staticmethod
@@ -364,20 +365,20 @@ class Learning:
             self._record.note(f"{each.name} is trained in order from now on: {error}")
             return self._in_order(each)
         if self._config.on_failure == "fail" or isinstance(error, SharedRandomness):
-            with _named(each.name):
+            with self._says_whose(each):
                 raise error
         return Learned(failure=Failure.of(error, each.name))
 
-
-@contextmanager
-def _named(agent: str) -> Iterator[None]:
-    """What is raised says whose training it was."""
-    try:
-        yield
-    except Exception as error:
-        way = "" if isinstance(error, SharedRandomness) else "; on_failure: freeze would go on with its last weights"
-        error.add_note(f"in a training of {agent}{way}")
-        raise
+    @contextmanager
+    def _says_whose(self, each: _Trainee) -> Iterator[None]:
+        """What is raised says whose training it was, and how to go on, where that is possible."""
+        try:
+            yield
+        except Exception as error:
+            settled = self._config.on_failure != "fail" or isinstance(error, _ALWAYS_RAISED)
+            way = "" if settled else "; on_failure: freeze would go on with its last weights"
+            error.add_note(f"in a training of {each.name}{way}")
+            raise
 
 
 def _check_copy(replica: Replica, names: Any) -> None:
