@@ -126,6 +126,12 @@ def parallel_of(env: Any) -> Any:
     return (conversions.aec_to_parallel if parallelizable else conversions.turn_based_aec_to_parallel)(env)
 
 
+def asks_all_in_turns(env: Any) -> bool:
+    """Whether every agent is asked at every step though one action counts: what PettingZoo makes of turns."""
+    conversions = sys.modules.get("pettingzoo.utils.conversions")
+    return conversions is not None and isinstance(env, conversions.turn_based_aec_to_parallel_wrapper)
+
+
 class Single:
     """A Gymnasium environment as a world with one agent."""
 

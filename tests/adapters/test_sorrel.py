@@ -96,6 +96,21 @@ def test_every_combination_on_threads_gives_what_one_process_gives(switches: tup
     assert (found[1].asked > 0) == switches[0]
 
 
+def test_hooks_are_told_the_epoch_as_they_take_it() -> None:
+    """Sorrel's own models take it by name alone."""
+    told: list[Any] = []
+
+    class ByName(twin.Table):
+        def start_epoch_action(self, **kwargs: Any) -> None:
+            told.append(kwargs)
+
+        def end_epoch_action(self, epoch: int, *rest: Any) -> None:
+            told.append(epoch)
+
+    played({}, lambda: [ByName(0)], twin.QuietEnvironment, epochs=1)
+    assert told == [{"epoch": 0}, 0, {"epoch": 1}, 1]
+
+
 def test_on_threads_agents_that_draw_from_process_wide_generators_are_run_in_order_and_that_is_said() -> None:
     found = played(switched(True, True, False, use_threads=True))
     assert everything(*found) == everything(*played({}))

@@ -487,7 +487,7 @@ def stop_at(epoch: int, trainer: Any) -> None:
         ({"learners": NoLearner}, "has no learn, no snapshot, no restore"),
         ({"learners": "dqm"}, "'dqm' is no learner"),
         ({"learners": "dqn,hiden=3"}, "hiden"),
-        ({"learners": {"agent_0": Counts}}, "agent_1, agent_2 has none"),
+        ({"learners": {"agent_0": Counts}}, "agent_1 has none, agent_2 has none; the agents"),
         ({"learners": dict.fromkeys(["agent_0", "agent_1", "agent_2"], "random")}, "no agent learns"),
         ({"learners": "ppo", "lag": 1}, "accepts_lag"),
         ({"mission": "gym:Pendulum-v1", "learners": "dqn"}, "Discrete"),

@@ -113,7 +113,8 @@ def test_speculation_changes_nothing_of_several_worlds(learners: Any) -> None:
 
 
 def test_ordered_turns_are_another_game_than_simultaneous_ones() -> None:
-    assert played().digest != played(turn="simultaneous").digest
+    hunt = {"mission": "treasure_hunt,steps=10", "epochs": 4}
+    assert played(**hunt).digest != played(**hunt, turn="simultaneous").digest
 
 
 @pytest.mark.parametrize("member", [Dies, Falls])
@@ -139,7 +140,7 @@ def test_a_run_goes_on_speculated_or_not(tmp_path: Path) -> None:
     assert resumed.speculation is not None
     assert 0 < resumed.speculation.ahead < resumed.speculation.answers == resumed.rows
     with pytest.raises(paceline.BadInput, match="holds another run"):
-        played(out=tmp_path, turn="simultaneous", resume=True)
+        played(out=tmp_path, max_turns=3, resume=True)
 
 
 def test_a_limit_of_turns_is_one_of_each_agents_turns() -> None:
@@ -209,7 +210,8 @@ def test_the_quicker_way_is_taken_and_looked_at_again(quicker: bool) -> None:
             "'field' is a PettingZoo parallel env .*cannot be stepped agent by agent",
         ),
         ({"mission": "gym:CartPole-v1"}, "is a Gymnasium env"),
-        ({"turn": "simultaneous", "speculate": True}, "give turn='ordered' with it"),
+        ({"mission": "treasure_hunt", "turn": "simultaneous", "speculate": True}, "give turn='ordered' with it"),
+        ({"turn": "simultaneous"}, "'coins' act one after another: give turn='ordered'"),
     ],
 )
 def test_what_cannot_be_played_in_order_is_told_before_anything_starts(given: dict[str, Any], complaint: str) -> None:

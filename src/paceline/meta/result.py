@@ -133,6 +133,9 @@ class MetaTraining:
         write_rows(path / "progress.csv", self.rows)
         write_weights(path, self.weights)
 
+    def __repr__(self) -> str:
+        return f"<MetaTraining of {self.agent} in {self.env}, {self.env_steps} steps, digest {self.digest[:16]}>"
+
     def __str__(self) -> str:
         means = ", ".join(f"{mean:.2f}" for mean in self.return_eval_episodes)
         random = ", ".join(f"{mean:.2f}" for mean in self.random.mean(0))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from paceline.catalog.resolve import missions_of, player_of
 from paceline.engine import Pool
 from paceline.errors import BadInput, PacelineError, place
+from paceline.kinds import asks_all_in_turns
 from paceline.options import split
 from paceline.rollout import Rollout
 from paceline.team import Builder, Player, understood
@@ -75,10 +76,8 @@ def _by_agent(given: Any, agents: Sequence[str]) -> dict[str, Any]:
     strange = [str(name) for name in given if name not in agents]
     missing = [agent for agent in agents if agent not in given]
     if strange or missing:
-        raise BadInput(
-            f"learners are given by agent, and {', '.join(strange + missing)} "
-            f"{'is no agent' if strange else 'has none'}; the agents are {', '.join(agents)}"
-        )
+        wrong = [*(f"{name} is no agent" for name in strange), *(f"{agent} has none" for agent in missing)]
+        raise BadInput(f"learners are given by agent, and {', '.join(wrong)}; the agents are {', '.join(agents)}")
     return dict(given)
 
 
@@ -102,6 +101,11 @@ def _seats(device: str, mission: Mission) -> list[Seat]:
         what = f"environment {mission.name!r} cannot be built"
         raise BadInput(f"{what}: {type(error).__name__}: {error}{place(error)}") from error
     try:
+        if asks_all_in_turns(rollout.env):
+            raise BadInput(
+                f"agents of environment {mission.name!r} act one after another: give turn='ordered' (--turn ordered); "
+                "else they would learn from actions that did not count"
+            )
         if not rollout.seats():
             raise BadInput(f"environment {mission.name!r} has no agents: there is nothing to train")
         return rollout.seats()

@@ -171,6 +171,9 @@ class Training:
         arrays = {f"{agent}/{name}": array for agent, mine in self.weights.items() for name, array in _arrays(mine)}
         np.savez(path / "weights.npz", **cast(Any, arrays))
 
+    def __repr__(self) -> str:
+        return f"<Training of {len(self.agents)} agents, {len(self.totals)} epochs, digest {self.digest[:16]}>"
+
     def __str__(self) -> str:
         last = self.rewards[-max(1, len(self.rewards) // 10) :]
         means = ", ".join(f"{agent} {statistics.fmean(last[:, i]):.2f}" for i, agent in enumerate(self.agents))

@@ -6,7 +6,8 @@ epoch 0 … N:  what may act is taken over · reset · start_epoch_action · max
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
@@ -134,7 +135,7 @@ class Experiment:
                 if own is not None:
                     own(agent, self.epoch)
                 elif hook is not None:
-                    hook(self.epoch)
+                    _told_epoch(hook, self.epoch)
 
     def _end(self, agents: list[Any], logger: Any) -> None:
         """What Sorrel does after the trainings of an epoch."""
@@ -174,3 +175,13 @@ def _agents(env: Any) -> list[Any]:
     if not agents:
         raise BadInput(f"{type(env).__name__} has no agents")
     return agents
+
+
+def _told_epoch(hook: Callable[..., Any], epoch: int) -> None:
+    """Calls a hook with the epoch. Sorrel's own models take it by name alone (`**kwargs`)."""
+    try:
+        inspect.signature(hook).bind(epoch)
+    except TypeError:
+        hook(epoch=epoch)
+    else:
+        hook(epoch)

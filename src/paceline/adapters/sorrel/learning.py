@@ -102,6 +102,7 @@ class Learning:
         with self._streams.shielded():
             for each in sorted(self._all, key=lambda each: each.away is self._config.use_threads):
                 self._post(each, Update(each.name, each.done + len(each.pending), epoch))
+            self._record.seconds["learning"] += perf_counter() - begin
             if not self._table.lag:
                 self._wait()
         if not self._table.lag:
