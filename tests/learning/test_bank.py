@@ -272,6 +272,9 @@ def test_agents_of_one_architecture_may_see_and_act_in_their_own_ways(spec: str)
     for strange in (0, 3):
         with pytest.raises(BadInput, match=rf"an observation has {strange} where its space says 1 … 2"):
             bank.act({("b", 0): {"door": strange, "place": np.zeros(3, np.float32)}})
+    for wrong in (np.zeros(1, np.float32), np.zeros((2, 3), np.float32)):
+        with pytest.raises(BadInput, match=r"an observation has shape .*, and its space 3 numbers there"):
+            bank.act({("b", 0): {"door": 1, "place": wrong}})
 
 
 @pytest.mark.parametrize(

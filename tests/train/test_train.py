@@ -383,6 +383,13 @@ def test_an_update_that_diverged_says_so_where_observations_are_no_numbers() -> 
         paceline.train(odd, "dqn,hidden=8", epochs=3, plan="inline")
 
 
+def test_it_is_said_that_no_update_was_due() -> None:
+    assert counted(epochs=3, train_interval=5).notes == [
+        "no update was due: train_interval=5 is more than the 3 epochs that were played"
+    ]
+    assert counted(epochs=3, train_interval=3).notes == []
+
+
 @pytest.mark.parametrize("wrong", [{"trace": "there.json"}, {"out": 5}])
 def test_a_trace_is_a_trace_and_out_a_directory(wrong: dict[str, Any]) -> None:
     with pytest.raises(paceline.BadInput, match=f"^{next(iter(wrong))}="):

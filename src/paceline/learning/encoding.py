@@ -43,12 +43,19 @@ class Observations:
         """Writes one observation into a row [size].
 
         Raises:
-            BadInput: a number is none of its space.
+            BadInput: a number is none of its space, or a part has another size.
         """
         for path, where, numbers in self._parts:
             part = part_at(value, path)
             if numbers is None:
-                row[where] = np.asarray(part).reshape(-1)
+                flat = np.asarray(part).reshape(-1)
+                if len(flat) != where.stop - where.start:
+                    which = f" at {path!r}" if path else ""
+                    raise BadInput(
+                        f"an observation has shape {np.shape(part)}{which}, and its space {where.stop - where.start} "
+                        "numbers there: the environment's observation_space and what it gives must agree"
+                    )
+                row[where] = flat
             else:
                 start, count = numbers
                 if not start <= part < start + count:  # its place is that of another part, or none

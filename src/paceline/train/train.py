@@ -22,7 +22,7 @@ from paceline.train.job import TURNS, Job, in_turns, shortened
 from paceline.train.timetable import Timetable, whole
 from paceline.train.trainer import Recorder, Trainer
 from paceline.train.training import Training
-from paceline.train.updates import ON_FAILURE
+from paceline.train.updates import ON_FAILURE, Updates
 from paceline.types import Failure
 
 _log = logging.getLogger("paceline")
@@ -254,6 +254,14 @@ def _run(trainer: Trainer, records: Records | None, watcher: Watcher | None) -> 
     trainer.finish()
 
 
+def _what_was_not_learned(job: Job, updates: Updates) -> list[str]:
+    """Who is frozen; and that no update was due, if none was."""
+    frozen = [f"agent {agent!r} is frozen: {_first_line(each)}" for agent, each in updates.frozen.items()]
+    epochs, interval = job.timetable.epochs, job.timetable.train_interval
+    none = f"no update was due: train_interval={interval} is more than the {epochs} epochs that were played"
+    return frozen if updates.records or epochs >= interval else [*frozen, none]
+
+
 def _first_line(failure: Failure) -> str:
     return failure.message.partition("\n")[0]
 
@@ -275,7 +283,7 @@ def _result(trainer: Trainer, out: str | Path | None) -> Training:
         dict(updates.frozen),
         trainer.places.plan,
         dict(trainer.phases.seconds),
-        trainer.notes + [f"agent {agent!r} is frozen: {_first_line(each)}" for agent, each in updates.frozen.items()],
+        trainer.notes + _what_was_not_learned(job, updates),
         turn=job.turn,
         speculation=trainer.speculation,
         reproducible=not job.free_running,
