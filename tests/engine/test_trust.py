@@ -20,6 +20,7 @@ from waits import until
 
 from paceline import BadInput, Pool, WorkerLost
 from paceline.engine import HERE, Plan
+from paceline.engine.sentry import Sentry
 from paceline.errors import NotData, PacelineError, RemoteError
 
 ROW = ({"order": ((), np.int64)}, {"out": ((), np.int64)})
@@ -243,3 +244,28 @@ def test_no_member_of_such_a_pool_is_placed_or_moved_here(pool: Pool, where: Pat
         pool.move([HERE, 0])
     with pytest.raises(BadInput, match="caller's process"):
         Pool([partial(Smuggler, str(where))], backend="process", placement=[HERE], trust="data")
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        {},
+        {"o": np.ones(2)},
+        {"o": np.ones(3), "asked": np.ones(3, np.uint8)},
+        {"o": np.ones(3), "a": np.ones(3)},
+        {"o": np.ones(3), "state": np.ones(3, np.uint8)},
+    ],
+    ids=["none", "too few rows", "asked", "inputs", "state"],
+)
+def test_rows_that_come_back_are_the_outputs_that_were_asked_for(outputs: dict[str, np.ndarray]) -> None:
+    sentry = Sentry(1 << 20, on_threads=False)
+    layout = {"a": ((4,), "<f8"), "o": ((4,), "<f8"), "asked": ((2,), "|u1"), "state": ((2,), "|u1")}
+    sentry.asked(("bind", 7, "step", {0: (0, slice(0, 3)), 1: (1, slice(3, 4))}, ["a"], layout))
+    assert sentry.heard(("reply", ([], [])))
+    ship = ("ship", 7, [0], np.array([0, 1, 2]), {"a": np.ones(3)})
+    sentry.asked(ship)
+    good = {"o": np.ones(3)}, np.ones(1, np.uint8)
+    assert sentry.heard(("reply", (good, []))) == ("reply", (good, []))
+    sentry.asked(ship)
+    with pytest.raises(NotData):
+        sentry.heard(("reply", ((outputs, np.ones(1, np.uint8)), [])))

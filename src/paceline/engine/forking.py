@@ -179,7 +179,7 @@ class _Server:
     def _status(self, line: _Line, pid: int) -> int | None:
         if line.workers.get(pid, 0) is None:
             with contextlib.suppress(ChildProcessError):
-                ended, status = os.waitpid(pid, os.WNOHANG)  # one that is stuck in the kernel holds nobody up
+                ended, status = os.waitpid(pid, os.WNOHANG)  # never waits for one that is stuck in the kernel
                 if ended:
                     self._note(ended, status)
         return line.workers.pop(pid, None)

@@ -303,7 +303,7 @@ class PortLog:
         self._now = len(needed), self._now[1]
 
     def _needed(self) -> Array:
-        """The rings that somebody's history holds. One that is seldom asked, and never saved, keeps its own only."""
+        """The rings that are in an item's history. One that is seldom asked and never saved keeps its own only."""
         begin = np.array(self._begin)
         start = int(begin.min(initial=self._count))
         if not self._rings_of_some:

@@ -100,8 +100,10 @@ class Sentry:
         if not fits(answer, tuple[dict[str, np.ndarray], np.ndarray]):
             raise _odd("rows of no port")
         outputs, state = answer
+        if outputs.keys() != layout.keys() - {"state"}:
+            raise _odd("other rows than the outputs of the port")
         for name, rows, count in (*((*each, len(numbers)) for each in outputs.items()), ("state", state, len(items))):
-            if name not in layout or rows.shape != (count, *layout[name][0][1:]) or rows.dtype.str != layout[name][1]:
+            if rows.shape != (count, *layout[name][0][1:]) or rows.dtype.str != layout[name][1]:
                 raise _odd(f"rows of another shape than those of the port ({name[:40]})")
 
     def _result(self, op: str, result: Any) -> int:

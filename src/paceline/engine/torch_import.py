@@ -1,4 +1,4 @@
-"""Notes the state that torch's generator begins with, whenever somebody imports torch; never imports it itself.
+"""Notes the state that torch's generator begins with, whenever torch is imported; never imports it itself.
 
 In a worker it also holds torch to one thread: how many there are belongs to the process, so a member that set it would
 change the last bits of what the others compute.
