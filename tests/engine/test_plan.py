@@ -193,6 +193,26 @@ def test_auto_moves_a_port_too() -> None:
     assert digest == job("inline")[0]
 
 
+def test_auto_moves_nothing_that_came_another_way() -> None:
+    """In its third round it says what nothing determines, and from then on the same as ever."""
+
+    class Astray(Busy):
+        def step_row(self, move: np.ndarray, out: np.ndarray) -> None:
+            super().step_row(move, out)
+            out[...] = os.urandom(1)[0] + time.perf_counter() if float(move) == 2.0 else 0.0
+
+    with Pool([partial(Astray, n, 0.02) for n in range(4)], backend="auto", workers=2) as pool:
+        port = pool.port("step_row", {"move": ((), "f8")}, {"out": ((), "f8")})
+
+        def go_on() -> None:
+            for turn in range(200):
+                port.inputs["move"][:] = turn
+                port.round()
+
+        with pytest.raises(paceline.ReplayDiverged, match=r"member 0 .* of the runs 1 to "):
+            go_on()
+
+
 def test_auto_comes_back_when_the_clock_says_so(tmp_path: object) -> None:
     class Trap(Busy):
         """Dear here and dearer elsewhere: no model can know, the clock can."""

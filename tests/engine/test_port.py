@@ -254,6 +254,92 @@ def test_a_member_that_is_no_function_of_its_calls_is_found_out(killable: str) -
             port.wait()
 
 
+class Astray:
+    """Says something else in every process, in these rounds and in one place of its row; otherwise always the same."""
+
+    def __init__(self, rounds: tuple[int, ...], place: int = 0) -> None:
+        self.rounds, self.place, self.round = rounds, place, 0
+
+    def row(self, order: np.ndarray, out: np.ndarray) -> object:
+        self.round += 1
+        if int(order) == 1:
+            raise ValueError("not now")
+        out[...] = 0.25
+        if self.round in self.rounds:
+            out.flat[self.place] += os.getpid()
+        return "said" if int(order) == 2 else None
+
+    def look(self) -> int:
+        return self.round
+
+    def snapshot(self) -> int:
+        if self.place:
+            raise NotImplementedError
+        return self.round
+
+    def restore(self, state: int) -> None:
+        self.round = state
+
+
+def test_a_replay_is_compared_on_its_whole_way(killable: str) -> None:
+    """A member that differed in an earlier round alone is not the one that it was, wherever it came to in the end."""
+    with Pool([partial(Astray, ()), partial(Astray, (70, 71), 2)], backend=killable, workers=1) as pool:
+        port = pool.port("row", {"order": ((), "i8")}, {"out": ((3,), "f4")})
+        for _ in range(150):
+            port.round()
+        kill(pool, 0)
+        with pytest.raises(paceline.ReplayDiverged, match=r"member 1 .* one of the runs 65 to 128 of row"):
+            port.round()
+
+
+@pytest.mark.parametrize(("place", "shape"), [(99, (100,)), (189, (4000,))])
+def test_a_move_is_compared_on_its_whole_way(place: int, shape: tuple[int, ...]) -> None:
+    """Every element of a row of up to a kilobyte, and a sample of larger ones."""
+    with Pool([partial(Astray, (3,), place)] * 2, backend="process", workers=2, placement=[HERE, 1]) as pool:
+        port = pool.port("row", {"order": ((), "i8")}, {"out": (shape, "f8")})
+        for _ in range(5):
+            port.round()
+        with pytest.raises(paceline.ReplayDiverged, match="one of the runs 1 to 5 of row"):
+            pool.move([0, 1])
+
+
+def test_the_way_since_a_snapshot_is_compared() -> None:
+    """What a snapshot has cut is not run again; what came after it is, and is counted from the first round on."""
+    with Pool([partial(Astray, (30, 190))], backend="process", workers=1, snapshot_every=128) as pool:
+        port = pool.port("row", *ORDER)
+        for _ in range(140):
+            port.round()
+        kill(pool, 0)
+        for _ in range(60):
+            port.round()
+        kill(pool, 0)
+        with pytest.raises(paceline.ReplayDiverged, match=r"one of the runs 1\d\d to 192 of row"):
+            port.round()
+
+
+@pytest.mark.parametrize("rounds", [(), (4,), (26,)])
+def test_members_that_are_asked_apart_are_compared_each(rounds: tuple[int, ...]) -> None:
+    """Rows that raise, say something, come in an order of their own, and calls between them."""
+    with Pool([partial(Astray, mine, 0) for mine in ((), rounds, ())], backend="process", workers=2) as pool:
+        port = pool.port("row", {"order": ((), "i8")}, {"out": ((), "f8")})
+        for number in range(20):
+            port.inputs["order"][:] = [number % 3, 0, 0]
+            for member in ([1], [0, 2], [1]) if number % 4 == 1 else ([0, 1, 2],):
+                port.post(member)
+                port.wait(outcomes=True)
+            if number == 9:
+                assert pool.call("look", {1: ()}) == {1: 13}
+        port.post([1, 2])
+        port.wait()
+        kill(pool, 0)
+        kill(pool, 1)
+        port.inputs["order"][:] = 0
+        if not rounds:
+            return port.round()
+        with pytest.raises(paceline.ReplayDiverged, match="member 1"):
+            port.round()
+
+
 def test_misuse_is_named() -> None:
     with Pool([Fault, Fault]) as pool:
         with pytest.raises(paceline.BadInput, match="must differ"):

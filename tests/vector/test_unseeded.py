@@ -98,6 +98,34 @@ def test_an_env_of_which_nothing_says_the_seed_is_never_another_one() -> None:
             steps(envs, 1)
 
 
+class Pays(Asks):
+    """In its third step something depends on the process; what it comes to in the end does not."""
+
+    def __init__(self, what: str, number: int) -> None:
+        super().__init__(number)
+        self.what, self.time = what, 0
+
+    def step(self, action: Any) -> Any:
+        seen, reward, ended, cut, info = super().step(action)
+        self.time += 1
+        if self.time == 3:
+            luck = os.getpid()
+            seen = seen + luck if self.what == "observation" else seen
+            reward = luck if self.what == "reward" else reward
+            info = {"luck": luck} if self.what == "info" else info
+        return seen, reward, ended, cut, info
+
+
+@pytest.mark.parametrize("what", ["observation", "reward", "info"])
+def test_an_env_that_came_another_way_is_never_merged(what: str) -> None:
+    with make_vec(partial(Pays, what, 0), 2, plan=1) as envs:
+        envs.reset(seed=1)
+        steps(envs, 5)
+        kill_all(envs)
+        with pytest.raises(ReplayDiverged, match=r"one of the runs 1 to 5 of step_rows\(\)"):
+            steps(envs, 1)
+
+
 def test_the_seed_of_make_vec_is_that_of_the_first_reset_only() -> None:
     with make_vec(partial(Asks, 0), 2, plan=0, seed=40) as envs:
         envs.reset()

@@ -96,19 +96,15 @@ def _laid_out(memory: Array, starts: Mapping[str, int], layout: Layout) -> dict[
     }
 
 
-def doubled(neighbours: Sequence[Array]) -> tuple[list[Array], memoryview, memoryview]:
-    """Room for neighbours of a layout once more.
-
-    Returns:
-        Arrays like them; and the memory of these and of the neighbours themselves: who copies that copies all at once.
-    """
-    memory: Any = neighbours[0].base
+def span(neighbours: Sequence[Array]) -> tuple[Array, list[int]] | None:
+    """The bytes from the first to the last of neighbours in a layout, and where among these each begins; None: they are
+    no neighbours."""
+    memory: Any = neighbours[0].base if neighbours else None
+    if memory is None or any(array.base is not memory for array in neighbours):
+        return None
     begins = [_address(array) - _address(memory) for array in neighbours]
-    theirs = memory[begins[0] : begins[-1] + neighbours[-1].nbytes]
-    ours = theirs.copy()
-    parts = [ours[begin - begins[0] :][: array.nbytes] for begin, array in zip(begins, neighbours, strict=True)]
-    copies = [part.view(like.dtype).reshape(like.shape) for part, like in zip(parts, neighbours, strict=True)]
-    return copies, ours.data, theirs.data
+    end = begins[-1] + neighbours[-1].nbytes
+    return memory[begins[0] : end], [begin - begins[0] for begin in begins]
 
 
 def _address(array: Array) -> int:

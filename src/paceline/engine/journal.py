@@ -4,7 +4,8 @@
     PortLog   one port: the inputs of every ring, packed row by row; members' journals point into it
 
 An entry says how it is replayed: `call` runs the method again and compares the answer; `told` gives a
-member that is not deterministic its own recorded answer; `port` runs the packed inputs and compares the last outputs.
+member that is not deterministic its own recorded answer; `port` runs the packed inputs and compares the outputs, by one
+check for every few dozen rounds (row_checks.py).
 """
 
 from __future__ import annotations
@@ -15,21 +16,22 @@ from typing import Any
 import numpy as np
 
 from paceline.engine import wire
-from paceline.engine.arrays import Array, doubled
+from paceline.engine.arrays import Array
 from paceline.engine.echo import condensed
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.plain import Plain
+from paceline.engine.row_checks import RowChecks
 
 Entry = tuple[Any, ...]
 Base = tuple[wire.Packed | None, dict[str, Any] | bytes | None]
 """A snapshot (or None: the recipe), and the states of the random streams that the member draws from: packed, where
 main does not read them."""
+Stretch = tuple[int, int | None]
+"""How many rounds, and the check of what they put out; None: nobody can know it any more."""
 Mark = tuple[Any, ...]
 """How far a journal had come: what `Journal.go_back` needs."""
 
-_SAMPLE = 64  # elements of a row that are compared; all of them in a row of less than twice as many
 _FIRST_CAPACITY = 64
-_WHOLE = slice(None)
 _KEPT = (bytes, Plain)
 _ECHOES = 1 << 20  # bytes of answers that one journal keeps as they are
 
@@ -50,13 +52,13 @@ class Journal:
 
     def add(self, entry: Entry, base: Base | None) -> None:
         """Takes an answered call in; a base that came with the answer makes everything before it void."""
-        if self.logs:
-            self.settle()
         if base is not None:
             self.start_anew(base)
             # Without a snapshot the recipe does not know of this call, so it has to be run again itself.
             if base[0] is not None:
                 return
+        elif self.logs:
+            self.settle()
         self.story[1].append(entry)
         self.runs += 1
         if type(entry[3]) in _KEPT:
@@ -126,7 +128,8 @@ class Journal:
 
 
 class PortLog:
-    """The inputs of a port's rings, one row of every input array per item, in the order of the rings."""
+    """The inputs of a port's rings, one row of every input array per item, in the order of the rings; and checks of
+    what the items have put out."""
 
     def __init__(
         self,
@@ -139,10 +142,10 @@ class PortLog:
         self._sources = list(inputs.values())
         self._outputs = list(outputs.values())
         self._places = list(places)
-        self._keep(
-            [np.zeros((_FIRST_CAPACITY, *source.shape), source.dtype) for source in self._sources],
-            np.ones((_FIRST_CAPACITY, len(places)), np.uint8),  # ready for rings of everybody
-        )
+        self._rows = [place if isinstance(place, slice) else slice(place, place + 1) for place in places]
+        # Ready for rings of everybody.
+        logs = [np.zeros((_FIRST_CAPACITY, *source.shape), source.dtype) for source in self._sources]
+        self._keep(logs, np.ones((_FIRST_CAPACITY, len(places)), np.uint8))
         # How many rings there were, and which items have not answered their last one: one tuple, replaced as a whole,
         # so that an interrupt never finds a ring that is half recorded.
         self._now = 0, bytes(len(places))
@@ -151,25 +154,28 @@ class PortLog:
         self._dropped = self._rings_of_some = 0
         self._part = np.zeros(len(places), np.int64)  # by item: the rings of some that it took part in
         self._asked_before = [0] * len(places)  # by item: what it had been asked when its history began
-        self._samples = [sample(array, len(array)) for array in self._outputs]
-        self._last, self._all_of_it = _room_for(self._samples, self._outputs)
-        self._echoes = list(zip(self._last, self._samples, strict=True))
-        self._distrusted = set(range(len(places)))  # items of which _last does not hold what their last run gave
+        self._blanks = [self._held(item) for item in range(len(places))]  # what its rows held then
+        self._stretches: list[list[Stretch]] = [[] for _ in places]  # by item: what its rings put out since then,
+        self._checked = [0] * len(places)  # but for those that begin here
+        self._kept = RowChecks(self._outputs, [rows.stop - rows.start for rows in self._rows])
+        self._first_kept = 0  # the ring whose outputs are kept as round 0
+        self._full = min(self._capacity, self._kept.rounds)  # so many rings find room
+        self._of_all = False  # whether the last ring was one of everybody
         self._all, self._none = bytes([1]) * len(places), bytes(len(places))
 
     def ring(self, asked: Array | None) -> None:
         """Takes the inputs of one ring in (None: of everybody). Hot: one copy per input array."""
         count = self._now[0]
-        if count == self._capacity:
-            with UNINTERRUPTED:
-                self._make_room()
-            count = self._now[0]
+        if count == self._full:
+            count = self._make_room()
         for log, source in self._copies:
             log[count] = source
         if asked is None:
+            self._of_all = True
             self._now = count + 1, self._all
         else:
             with UNINTERRUPTED:
+                self._of_all = False
                 self._asked[count] = asked
                 self._part += asked
                 self._rings_of_some += 1
@@ -178,21 +184,12 @@ class PortLog:
     def rung_and_served(self) -> None:
         """A ring of everybody that has been answered: `ring` and `served` in one. Hot."""
         count = self._now[0]
-        if count == self._capacity:
-            with UNINTERRUPTED:
-                self._make_room()
-            count = self._now[0]
+        if count == self._full:
+            count = self._make_room()
         for log, source in self._copies:
             log[count] = source
-        for last, now in self._all_of_it:
-            last[_WHOLE] = now
-        if self._distrusted:
-            self._distrusted.clear()
-        self._now = count + 1, self._none  # last: whoever is interrupted before it has to `distrust`
-
-    def distrust(self) -> None:
-        """We were interrupted: what is kept of the outputs may be of a ring that never took place."""
-        self._distrusted.update(range(len(self._places)))
+        self._kept.keep(count - self._first_kept)
+        self._now = count + 1, self._none  # last: for whoever is interrupted before it there was no such ring
 
     @property
     def _count(self) -> int:
@@ -204,23 +201,31 @@ class PortLog:
 
     def served(self, items: Sequence[int] | None) -> None:
         """Remembers what the items have put out (None: all of them)."""
-        if items is None:
-            for last, now in self._all_of_it:
-                last[_WHOLE] = now
-            if self._distrusted:
-                self._distrusted.clear()
-            self._now = self._now[0], self._none  # last: whoever is interrupted before it finds the ring open
+        if items is None and self._of_all:
+            count = self._now[0]
+            self._kept.keep(count - 1 - self._first_kept)
+            self._now = count, self._none  # last: whoever is interrupted before it finds the ring open
             return
-        for item in items:
-            rows = _rows(self._places[item])
-            for last, now in self._echoes:
-                last[rows] = now[rows]
-            self._distrusted.discard(item)
+        for item in range(len(self._places)) if items is None else items:
+            self._keep_last(item)
             self._close(item)
+
+    def _keep_last(self, item: int) -> None:
+        """Keeps what an item's last ring has put out. If what others put out since then has been folded, so is that."""
+        ring = self._last_ring(item)
+        self._kept.keep_one(max(0, ring - self._first_kept), item)
+        if ring < self._first_kept:  # of its own nothing has been kept since
+            [check] = self._kept.checks(1, item=item)
+            self._stretches[item].append((1, check))
+            self._checked[item] = ring + 1
 
     def failed(self, item: int) -> None:
         """The item raised: what stands in its rows is nobody's promise."""
-        self._distrusted.add(item)
+        if not self.is_open(item):
+            return  # that ring has been withdrawn
+        ring = self._last_ring(item)
+        self._stretches[item] += [*self._unfolded(item, ring), (1, None)]
+        self._checked[item] = ring + 1
         self._close(item)
 
     def forget(self, item: int, *, but_last: bool = False) -> None:
@@ -228,8 +233,11 @@ class PortLog:
         steps = list(self._steps(item)) if but_last or self.is_open(item) else []
         self._begin[item] = int(steps[-1]) if steps else self._count
         self._asked_before[item] = self._times(item) - bool(steps)
-        if not but_last:
-            self._distrusted.add(item)
+        self._blanks[item] = self._held(item)
+        if self._checked[item] <= self._begin[item]:
+            self._stretches[item], self._checked[item] = [], self._begin[item]
+        else:  # that of the last run, which came late, is there
+            self._stretches[item] = self._stretches[item][-1:]
 
     def withdraw(self, item: int) -> None:
         """The item's last ring never took place: it was given up."""
@@ -237,19 +245,25 @@ class PortLog:
         if len(steps):
             self._asked[steps[-1], item] = 0
             self._part[item] -= 1
-        self._distrusted.add(item)
         self._close(item)
 
-    def mark(self, item: int) -> tuple[int, int, bool]:
-        """Where the item's past begins, what it had been asked then, and whether its last ring is open."""
-        return self._begin[item], self._asked_before[item], self.is_open(item)
+    def mark(self, item: int) -> tuple[Any, ...]:
+        """What `go_back` needs: where the item's past begins, what came before, and whether its last ring is open."""
+        stretches = self._stretches[item]
+        begun = self._begin[item], self._asked_before[item], self._blanks[item]
+        return begun, (stretches, len(stretches), self._checked[item]), self.is_open(item)
 
-    def go_back(self, item: int, mark: tuple[int, int, bool]) -> None:
-        """Makes of an item's past what it was; what was kept of its outputs has been overwritten."""
-        self._begin[item], self._asked_before[item], is_open = mark
+    def go_back(self, item: int, mark: tuple[Any, ...]) -> None:
+        """Makes of an item's past what it was."""
+        (self._begin[item], self._asked_before[item], self._blanks[item]), checked, is_open = mark
         count, open_ = self._now
         self._now = count, open_[:item] + bytes([is_open]) + open_[item + 1 :]
-        self._distrusted.add(item)
+        self._stretches[item], length, self._checked[item] = checked
+        del self._stretches[item][length:]
+        end = min(self._first_kept, self._last_ring(item) if is_open else self._count)
+        if self._checked[item] < end:  # it has been folded meanwhile, together with what came after the mark
+            self._stretches[item].append((int(self._asked[self._checked[item] : end, item].sum()), None))
+            self._checked[item] = end
 
     def is_open(self, item: int) -> bool:
         """Whether the item has been rung and has not answered."""
@@ -272,21 +286,67 @@ class PortLog:
             return None
         place = self._places[item]
         inputs = [np.array(log[steps][:, place]) for log in self._logs]
-        blanks = [
-            array[place].copy() if isinstance(place, slice) else np.array(array[place]) for array in self._outputs
-        ]
-        expected = [np.array(last[_rows(place)]) for last in self._last] if item not in self._distrusted else []
-        return "port", self._method, len(steps), inputs, blanks, expected
+        stretches = [*self._stretches[item], *self._unfolded(item, int(steps[-1]) + 1)]
+        alone = not isinstance(place, slice)
+        return "port", self._method, self._asked_before[item], stretches, inputs, self._blanks[item], alone
 
     def _steps(self, item: int) -> Array:
         begin = self._begin[item]
         return begin + np.flatnonzero(self._asked[begin : self._count, item])
 
+    def _last_ring(self, item: int) -> int:
+        """The last ring that the item took part in."""
+        if self._asked[self._count - 1, item]:
+            return self._count - 1
+        recent = np.flatnonzero(self._asked[self._first_kept : self._count, item])
+        return self._first_kept + int(recent[-1]) if len(recent) else int(self._steps(item)[-1])
+
+    def _held(self, item: int) -> list[Array]:
+        """A copy of what the item's rows hold."""
+        return [array[self._rows[item]].copy() for array in self._outputs]
+
+    # -- checks ---------------------------------------------------------------------------------------
+
+    def _unfolded(self, item: int, end: int) -> list[Stretch]:
+        """The stretch of an item's rings before this one that are in none yet; nothing if there are none."""
+        counted = self._asked[self._first_kept : end, item : item + 1].copy()
+        counted[: max(0, self._checked[item] - self._first_kept)] = 0
+        count = int(counted.sum())
+        return [(count, check) for check in self._kept.checks(len(counted), counted, item)] if count else []
+
+    def _fold(self) -> None:
+        """Makes a stretch of all that is kept of everybody; a ring that is open is not over."""
+        count, open_ = self._now
+        first, last, checked = self._first_kept, [count] * len(open_), self._checked
+        counted = self._asked[first:count]
+        if open_ == self._none and max(checked, default=first) <= first and counted.all():
+            stretches = [(count - first, check) for check in self._kept.checks(count - first)]
+        else:
+            last = [self._last_ring(item) if is_open else count for item, is_open in enumerate(open_)]
+            rings = np.arange(first, count)[:, None]
+            counted = counted * ((rings >= np.array(checked)) & (rings < np.array(last)))
+            checks = self._kept.checks(count - first, counted)
+            stretches = list(zip(counted.sum(axis=0).tolist(), checks, strict=True))
+        for mine, stretch in zip(self._stretches, stretches, strict=True):
+            if stretch[0]:
+                mine.append(stretch)
+        self._checked = last
+
     def _keep(self, logs: list[Array], asked: Array) -> None:
         self._logs, self._asked, self._capacity = logs, asked, len(asked)
         self._copies = list(zip(logs, self._sources, strict=True))
 
-    def _make_room(self) -> None:
+    def _make_room(self) -> int:
+        """Folds what is kept of the outputs, and makes room for inputs. Returns how many rings there are now."""
+        with UNINTERRUPTED:
+            self._fold()
+            if self._count == self._capacity:
+                self._make_room_for_inputs()
+            self._first_kept = self._count
+            self._full = min(self._capacity, self._first_kept + self._kept.rounds)
+        return self._count
+
+    def _make_room_for_inputs(self) -> None:
         """Drops what no item needs any more, or doubles."""
         needed = self._needed()
         if len(needed) > self._count // 2:
@@ -299,6 +359,7 @@ class PortLog:
             log[: len(needed)] = log[needed]
         self._asked[len(needed) :] = 1
         self._begin = [int(place) for place in np.searchsorted(needed, self._begin)]
+        self._checked = [int(place) for place in np.searchsorted(needed, self._checked)]
         self._dropped += self._count - len(needed)
         self._now = len(needed), self._now[1]
 
@@ -312,29 +373,3 @@ class PortLog:
         held = (self._asked[start : self._count] != 0) & (rings[:, None] >= begin)
         needed: Array = rings[held.any(axis=1)]
         return needed
-
-
-def sample(array: Array, rows: int) -> Array:
-    """A view of some elements of each row: enough to see that a replay went another way."""
-    flat = array.reshape(rows, array.size // rows if rows else 0)
-    return flat[:, :: max(1, flat.shape[1] // _SAMPLE)]
-
-
-def _room_for(samples: list[Array], outputs: list[Array]) -> tuple[list[Array], list[tuple[Any, Any]]]:
-    """Arrays to keep samples in; and from where to where one has to copy in order to take all of them."""
-    if not outputs or any(view.size < array.size for view, array in zip(samples, outputs, strict=True)):
-        last = [np.array(view) for view in samples]
-        return last, list(zip(last, samples, strict=True))
-    last, ours, theirs = doubled(outputs)
-    return [sample(array, len(array)) for array in last], [(ours, theirs)]
-
-
-def outputs_differ(outputs: list[Any], expected: list[Any]) -> bool:
-    """Compares a replay's last outputs with the samples kept of the first time (none kept: nothing to compare)."""
-    return any(
-        sample(output, len(kept)).tobytes() != kept.tobytes() for output, kept in zip(outputs, expected, strict=False)
-    )
-
-
-def _rows(place: Any) -> slice:
-    return place if isinstance(place, slice) else slice(place, place + 1)

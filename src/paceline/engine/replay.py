@@ -2,7 +2,7 @@
 
 call   the method again; the answer must be the same
 told   a member that is not deterministic is told its own answer
-port   the packed inputs again; the last outputs must be the same
+port   the packed inputs again; the outputs of every round must be the same
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from paceline.engine import wire
+from paceline.engine.arrays import Array
 from paceline.engine.echo import Echo, recognised
 from paceline.engine.interrupts import was_pressed
 from paceline.engine.isolation import Refusing, Shared, Stale, Swapping
-from paceline.engine.journal import outputs_differ
+from paceline.engine.journal import Stretch
+from paceline.engine.row_checks import RowChecks
 from paceline.engine.seat import Anew, Seat, ability
 from paceline.errors import MemberExit, NotData, ReplayDiverged, TooLarge
 from paceline.seeds import check
@@ -72,25 +74,37 @@ def _replay_port(
     seat: Seat,
     begin: Callable[[int], None],
     method: str,
-    steps: int,
-    inputs: list[Any],
-    blanks: list[Any],
-    expected: list[Any],
+    before: int,
+    stretches: list[Stretch],
+    inputs: list[Array],
+    blanks: list[Array],
+    alone: bool,
 ) -> None:
     function = getattr(seat.value, method)
-    outputs = [np.array(blank) for blank in blanks]  # what a run leaves unwritten stays, as it did the first time
-    for step in range(steps):
-        begin(seat.index)
-        try:
-            isolation.run(seat.streams, method, function, (*(rows[step, ...] for rows in inputs), *outputs))
-        except (Stale, Shared):
-            raise
-        except BaseException as error:  # it raised the first time too, and the caller was told then
-            if was_pressed(error):
+    held = [np.array(blank) for blank in blanks]  # what a run leaves unwritten stays, as it did the first time
+    outputs = [array[0, ...] for array in held] if alone else held
+    size = len(held[0]) if held else 0
+    kept = RowChecks(held, [size], max(count for count, _ in stretches))
+    done = 0
+    for count, expected in stretches:
+        failed = False
+        for number in range(count):
+            begin(seat.index)
+            try:
+                isolation.run(seat.streams, method, function, (*(rows[done, ...] for rows in inputs), *outputs))
+            except (Stale, Shared):
                 raise
-            _log.debug("member %d raised %s again in replay", seat.index, type(error).__name__)
-    if outputs_differ(outputs, expected):
-        raise ReplayDiverged(_divergence(seat.index, f"the last of {steps} runs of {method}()"))
+            except BaseException as error:
+                if was_pressed(error):
+                    raise
+                _log.debug("member %d raised %s again in replay", seat.index, type(error).__name__)
+                failed = True
+            kept.keep(number)
+            done += 1
+        if expected is not None and (failed or kept.checks(count) != [expected]):
+            last = before + done
+            runs = f"run {last}" if count == 1 else f"one of the runs {last - count + 1} to {last}"
+            raise ReplayDiverged(_divergence(seat.index, f"{runs} of {method}()"))
 
 
 _WAYS: dict[str, Callable[..., None]] = {"call": _replay_call, "told": _replay_told}

@@ -87,7 +87,6 @@ def _give_up(port: Port, marks: bytearray, watching: Swapping | None) -> None:
     with UNINTERRUPTED:  # whoever is impatient and interrupts again would find half of it done
         if book.waiting is book.ones:
             marks[:], book.waiting = book.ones, marks
-            book.log.distrust()
         if watching is not None:
             watching.put_back()  # somebody may have drawn, and nobody has looked
         if book.outstanding:

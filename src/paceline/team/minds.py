@@ -187,13 +187,14 @@ class Mind:
     def act_rows(
         self, observations: Array, due: Array, actions: Array
     ) -> tuple[list[Hashable], dict[Hashable, Mapping[str, Any]]] | None:
-        """The same on rows, one per chair; what is not due is left as it is. Returns who was late and extras, if there
-        are any."""
+        """The same on rows, one per chair; what is not due is cleared, so that rows follow from what was asked. Returns
+        who was late and extras, if there are any."""
         self._inhand[1] += 1
         if len(self._chairs) == 1 and self._batch is None and not self._tracks:  # then it is due; hot
             self._put(actions, 0, self._ask(0, get_observation(observations[0, ...], self._shapes[0])))
             self._inhand[0] = 0
             return self._beside() if self._late or self._extras else None
+        actions[...] = 0
         places = [place for place, is_due in enumerate(due.tolist()) if is_due]
         seen = {place: get_observation(observations[place, ...], self._shapes[place]) for place in places}
         if self._batch is not None:
