@@ -8,6 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 from waits import LONGEST
@@ -48,6 +49,94 @@ def test_what_a_server_preloads_is_not_on_its_command_line() -> None:
     with Pool([os.getppid], backend="process") as pool:
         server = psutil.Process(pool.call("__int__")[0])
         assert len(" ".join(server.cmdline())) < 1000
+
+
+class Net:
+    """Says on how many threads torch computes, wherever a member's code is run."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self.count = torch.get_num_threads
+        self.seen = [self.count()]
+        self.numbers = torch.arange(300_000, dtype=torch.float32) / 7
+
+    def look(self, fails: bool = False) -> list[float]:
+        self.seen.append(self.count())
+        if fails:
+            raise ValueError("not now")
+        return [*self.seen, float(self.numbers.mean())]
+
+    def row(self, out: np.ndarray) -> object:
+        out[:] = self.count(), float(self.numbers.mean())
+        return None
+
+    def close(self) -> None:
+        assert self.count() == 1
+
+
+@pytest.mark.parametrize("backend", ["inline", "thread", "process"])
+def test_members_compute_on_one_thread_of_torch_and_the_caller_on_its_own(backend: str) -> None:
+    import torch
+
+    def counted(number: int) -> int:
+        return int(torch.get_num_threads())
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with Pool([Net] * 2, backend=backend, workers=2) as pool:
+            assert torch.get_num_threads() == 3
+            with pytest.raises(ValueError, match="not now"):
+                pool.call("look", {0: (True,), 1: (False,)})
+            assert torch.get_num_threads() == 3
+            [*seen, mean] = pool.call("look")[0]
+            assert seen == [1, 1, 1]
+            assert pool.map(counted, range(3)) == [1, 1, 1]
+            port = pool.port("row", {}, {"out": ((2,), "f8")})
+            for _ in range(5):
+                port.round()
+                assert port.outputs["out"].tolist() == [[1.0, mean]] * 2
+            port.post()
+            assert torch.get_num_threads() == 3
+            port.wait()
+            assert port.outputs["out"].tolist() == [[1.0, mean]] * 2
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("backend", ["inline", "thread"])
+def test_a_member_that_imports_torch_computes_on_one_thread_from_then_on(backend: str) -> None:
+    """And the caller on as many as torch begins with; without such a member torch is not imported."""
+    code = """
+import sys, threading
+from paceline import Pool
+
+class Net:
+    def __init__(self):
+        import torch
+        self.seen = [torch.get_num_threads()]
+    def look(self):
+        import torch
+        return [*self.seen, torch.get_num_threads()]
+
+with Pool([dict], backend=sys.argv[1]) as pool:
+    pool.call("copy")
+print("torch" in sys.modules)
+with Pool([Net], backend=sys.argv[1]) as pool:
+    print(pool.call("look")[0])
+import torch
+found = [torch.get_num_threads()]
+other = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+other.start(); other.join()
+print(found)
+"""
+    environ = {**os.environ, "OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", code, backend]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environ)
+    some = min(2, len(os.sched_getaffinity(0)))
+    assert done.stdout == f"False\n[1, 1]\n{[some, some]}\n", done.stderr
 
 
 def test_another_package_adds_a_backend(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from paceline.engine.backend import Reply, Request, Settings
 from paceline.engine.host import Host
 from paceline.engine.isolation import Refusing, Swapping
 from paceline.engine.plan import Meter
+from paceline.engine.torch_import import TORCH_IMPORT
 
 
 class InlineWorker:
@@ -48,7 +49,7 @@ class InlineWorker:
 
     def help(self) -> None:
         """Runs the rows that have been asked for."""
-        self.host.serve_ports()
+        TORCH_IMPORT.on_one_thread(self.host.serve_ports)
 
     def has_served(self) -> bool:
         """Whether everything asked for has been done."""
@@ -63,7 +64,7 @@ class InlineWorker:
         if not self._requests:
             return None
         request = self._requests.popleft()
-        reply = ("reply", self.host.handle(request) if self.meter is None else self._measured(request, self.meter))
+        reply = ("reply", self._handle(request) if self.meter is None else self._measured(request, self.meter))
         if not self._news:
             return reply
         self._news.append(reply)
@@ -72,7 +73,10 @@ class InlineWorker:
     def _measured(self, request: Request, meter: Meter) -> Any:
         recorded = request[0] == "call" and request[2]  # a read is no work: it is in no round
         with meter.handling(len(request[3])) if recorded else nullcontext():
-            return self.host.handle(request)
+            return self._handle(request)
+
+    def _handle(self, request: Request) -> Any:
+        return TORCH_IMPORT.on_one_thread(self.host.handle, request)
 
     def busy_since(self) -> float | None:
         return None
@@ -92,7 +96,7 @@ class InlineWorker:
 
     def say_goodbye(self) -> None:
         self._requests.clear()
-        self.host.handle(("close",))
+        self._handle(("close",))
 
     def close(self, grace: float) -> None:
         return

@@ -15,6 +15,7 @@ from paceline.engine.generators import GENERATORS
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.one_thread import in_use
 from paceline.engine.serving import Raised
+from paceline.engine.torch_import import TORCH_IMPORT
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
@@ -46,8 +47,10 @@ def straight_round(crew: Crew, port: Port, bound: BoundPort, isolation: Swapping
         if answers.extras or answers.errors:
             answers.extras, answers.errors = {}, {}
         said: dict[int, Any] = {}
-        watched = False
+        watched, threads = False, TORCH_IMPORT.threads()
         try:
+            if threads != 1:
+                TORCH_IMPORT.hold(threads)
             book.outstanding = many  # from here on: if we are interrupted, the round is void
             book.waiting = everyone  # in place of marks that would have to be set and taken back
             before = GENERATORS.peek()
@@ -75,6 +78,8 @@ def straight_round(crew: Crew, port: Port, bound: BoundPort, isolation: Swapping
             _give_up(port, marks, isolation if watched else None)
             raise
         finally:
+            if threads != 1:
+                TORCH_IMPORT.release(threads)
             crew.inside = outer
         return True
 

@@ -18,6 +18,7 @@ from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.ordinary import allows_ordinary_calls, make_ordinary_calls
 from paceline.engine.roster import Slot
 from paceline.engine.seat import OK, Result
+from paceline.engine.torch_import import TORCH_IMPORT
 
 if TYPE_CHECKING:
     from paceline.engine.crew import Crew
@@ -46,7 +47,7 @@ def run_straight(crew: Crew, slot: Slot, method: str, calls: Calls, take: Take) 
     stirs, results, over = crew.stirs, [], False  # type: int, list[Result], bool
     slot.suspect, crew.suspicious, slot.doing = True, True, f"{method}()"  # until what was run is in the journals
     try:
-        _make(crew, slot.worker.host, method, calls, results)
+        TORCH_IMPORT.on_one_thread(_make, crew, slot.worker.host, method, calls, results)
         over = True
     except KeyboardInterrupt as error:  # without the frames that hold members, who may be about to be rebuilt
         raise error.with_traceback(None) from None

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from contextvars import copy_context
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from paceline.engine.backend import Reply, Request, Settings
 from paceline.engine.host import Host
 from paceline.engine.isolation import BUILDING, IN_FLIGHT, Refusing
+from paceline.engine.torch_import import TORCH_IMPORT
 
 _RING: Request = ("ring",)  # known by its identity
 
@@ -40,6 +42,7 @@ class ThreadWorker:
         self._inbox: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._outbox: deque[Reply] = deque()
         self._rung = self._served = 0
+        self._callers_threads = 0  # of torch's
         self._until: Callable[[], bool] | None = None  # who listens wants to be woken when this holds
         self.knocked = False
         self._host = Host(
@@ -58,6 +61,7 @@ class ThreadWorker:
         self._thread.start()
 
     def send(self, request: Request, descriptor: int | None = None) -> None:
+        self._callers_threads = TORCH_IMPORT.threads()
         self._inbox.put(request)
 
     def receive(self) -> Reply | None:
@@ -71,6 +75,7 @@ class ThreadWorker:
     def ring(self) -> None:
         """Tells the thread that rows have been asked for."""
         self._rung += 1
+        self._callers_threads = TORCH_IMPORT.threads()
         self._inbox.put(_RING)
 
     def help(self) -> None:
@@ -110,10 +115,7 @@ class ThreadWorker:
             if request is _RING:
                 self._serve()
                 continue
-            if request[0] == "build":
-                with BUILDING:
-                    reply = self._host.handle(request)
-            else:
+            with BUILDING if request[0] == "build" else nullcontext(), TORCH_IMPORT.held(self._callers_threads):
                 reply = self._host.handle(request)
             IN_FLIGHT.pop(threading.get_ident(), None)
             self._outbox.append(("reply", reply))
@@ -123,7 +125,8 @@ class ThreadWorker:
 
     def _serve(self) -> None:
         """Runs rows. The thread itself looks whether the caller has enough: to wake it for each would take longer."""
-        self._host.serve_ports()
+        with TORCH_IMPORT.held(self._callers_threads):
+            self._host.serve_ports()
         IN_FLIGHT.pop(threading.get_ident(), None)
         self._served += 1
         until = self._until
