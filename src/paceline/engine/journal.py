@@ -160,7 +160,8 @@ class PortLog:
         self._kept = RowChecks(self._outputs, [rows.stop - rows.start for rows in self._rows])
         self._first_kept = 0  # the ring whose outputs are kept as round 0
         self._full = min(self._capacity, self._kept.rounds)  # so many rings find room
-        self._of_all = False  # whether the last ring was one of everybody
+        self._of_all = False  # whether the last ring was one of everybody,
+        self._in_step = True  # and whether all whose outputs are kept were
         self._all, self._none = bytes([1]) * len(places), bytes(len(places))
 
     def ring(self, asked: Array | None) -> None:
@@ -175,7 +176,7 @@ class PortLog:
             self._now = count + 1, self._all
         else:
             with UNINTERRUPTED:
-                self._of_all = False
+                self._of_all = self._in_step = False
                 self._asked[count] = asked
                 self._part += asked
                 self._rings_of_some += 1
@@ -245,6 +246,7 @@ class PortLog:
         if len(steps):
             self._asked[steps[-1], item] = 0
             self._part[item] -= 1
+            self._in_step = False
         self._close(item)
 
     def mark(self, item: int) -> tuple[Any, ...]:
@@ -318,19 +320,18 @@ class PortLog:
         """Makes a stretch of all that is kept of everybody; a ring that is open is not over."""
         count, open_ = self._now
         first, last, checked = self._first_kept, [count] * len(open_), self._checked
-        counted = self._asked[first:count]
-        if open_ == self._none and max(checked, default=first) <= first and counted.all():
+        if self._in_step and open_ == self._none and max(checked, default=first) <= first:
             stretches = [(count - first, check) for check in self._kept.checks(count - first)]
         else:
             last = [self._last_ring(item) if is_open else count for item, is_open in enumerate(open_)]
             rings = np.arange(first, count)[:, None]
-            counted = counted * ((rings >= np.array(checked)) & (rings < np.array(last)))
+            counted = self._asked[first:count] * ((rings >= np.array(checked)) & (rings < np.array(last)))
             checks = self._kept.checks(count - first, counted)
             stretches = list(zip(counted.sum(axis=0).tolist(), checks, strict=True))
         for mine, stretch in zip(self._stretches, stretches, strict=True):
             if stretch[0]:
                 mine.append(stretch)
-        self._checked = last
+        self._checked, self._in_step = last, True
 
     def _keep(self, logs: list[Array], asked: Array) -> None:
         self._logs, self._asked, self._capacity = logs, asked, len(asked)

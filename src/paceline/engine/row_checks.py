@@ -58,6 +58,8 @@ class RowChecks:
         self._rows = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes).tolist(), strict=True)]
         self._of_row = np.concatenate([_powers(_OF_ROW, size) for size in (0, *sizes)])
         self._item_of, self._items = np.repeat(np.arange(len(sizes)), sizes), len(sizes)
+        self._alone = set(sizes) <= {1}
+        self._of_round = _OF_ROUND[: self.rounds][::-1].copy()
 
     def keep(self, number: int) -> None:
         """Keeps what all rows hold, as a round of this number. Hot."""
@@ -78,21 +80,21 @@ class RowChecks:
             counted: [rounds, items]: 1 where a round is one of the item's; None: all are.
             item: Whose alone.
         """
-        rows, items, number = _EVERYTHING, self._item_of, self._items
-        if item is not None:
-            rows, number = self._rows[item], 1
-            items = items[rows] - item
-        of_round = _OF_ROUND[:count][::-1, None]
-        if counted is not None:
-            of_round = (_OF_ROUND[counted[::-1].cumsum(axis=0)[::-1] - counted] * counted)[:, items]
-        sums = np.zeros((count, len(items)), _WORD)
+        rows = _EVERYTHING if item is None else self._rows[item]
+        sums: Any = np.uint64(0) if self._words else np.zeros((count, len(self._item_of[rows])), _WORD)
         for words, of_word in self._words:
-            sums += words[:count, rows].dot(of_word)
+            sums = words[:count, rows].dot(of_word) + sums
         # What differs in the upper bits alone, as many floats do, differs in the lower ones then, too.
-        of_rows = ((sums ^ (sums >> _HALF)) * of_round).sum(axis=0) * self._of_row[rows]
-        checks = np.zeros(number, _WORD)
-        np.add.at(checks, items, of_rows)
-        found: list[int] = checks.tolist()
+        sums = sums ^ (sums >> _HALF)
+        if counted is None:
+            of_rows = self._of_round[self.rounds - count :].dot(sums)
+        else:
+            weights = _OF_ROUND[counted[::-1].cumsum(axis=0)[::-1] - counted] * counted
+            of_rows = (weights[:, self._item_of[rows] - (item or 0)] * sums).sum(axis=0)
+        if not self._alone:
+            each, of_rows = of_rows * self._of_row[rows], np.zeros(self._items if item is None else 1, _WORD)
+            np.add.at(of_rows, self._item_of[rows] - (item or 0), each)
+        found: list[int] = of_rows.tolist()
         return found
 
 
