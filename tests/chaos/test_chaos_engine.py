@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from waits import is_alive, until, until_readable
 
 import paceline
 from paceline import Pool
-from paceline.engine import process
+from paceline.engine import forkserver, process
 
 DEATHS = {"sigkill": "SIGKILL", "exit": "exit code 7", "segfault": "SIGSEGV", "abort": "SIGABRT"}
 HANGS = ("spin", "spin_in_c", "sleep")
@@ -569,6 +570,24 @@ def test_a_lost_fork_server_is_replaced() -> None:
                 os.kill(psutil.Process(pool.workers[0].pid).ppid(), signal.SIGKILL)
             calls = {0: (float(turn),)}
             assert paceline.digest(pool.call("step", calls)) == paceline.digest(plain.call("step", calls))
+
+
+def test_a_fork_server_that_is_killed_while_workers_start_is_replaced() -> None:
+    forkserver.close_servers()
+    killed: list[int] = []
+
+    def kill_two() -> None:
+        for _ in range(2):
+            until(lambda: any(each._process.pid not in killed for each in forkserver._servers if each._process))
+            killed.append(forkserver._servers[-1]._process.pid)  # type: ignore[union-attr]
+            os.kill(killed[-1], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_two)
+    killer.start()
+    with Pool([partial(Walker, 1), partial(Walker, 2)], backend="process", workers=2) as pool:
+        killer.join()
+        assert len(pool.call("where")) == 2
+        assert psutil.Process(pool.workers[0].pid).ppid() not in killed
 
 
 def test_ctrl_c_while_a_worker_is_being_started_ends_no_other_pool_s() -> None:

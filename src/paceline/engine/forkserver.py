@@ -17,6 +17,7 @@ import errno
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -86,6 +87,10 @@ def to_preload() -> tuple[str, ...]:
     return tuple(
         sorted(name for name in sys.modules if name.partition(".")[0] in PRELOADABLE and name not in _IMPORT_RAY)
     )
+
+
+class ServerKilled(PlanNotMet):
+    """The server was killed from outside, while it was asked for something: another one may live."""
 
 
 class ForkServer:
@@ -183,7 +188,10 @@ class ForkServer:
                     raise PlanNotMet(_too_large()) from error
                 self._broken = True
                 self._bury()
-                raise PlanNotMet(f"the process that starts workers is gone{self._exit_code()}") from error
+                code = None if self._process is None else self._process.poll()
+                kind = ServerKilled if code == -signal.SIGKILL else PlanNotMet
+                why = "" if self._process is None else f" (exit code {code})"
+                raise kind(f"the process that starts workers is gone{why}") from error
             except BaseException:
                 if self._torn:  # by a handler of the user's: the next question might get this one's answer
                     self._broken = True
@@ -210,9 +218,6 @@ class ForkServer:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=2)
             self.end_left_behind()
-
-    def _exit_code(self) -> str:
-        return "" if self._process is None else f" (exit code {self._process.poll()})"
 
 
 def _too_large() -> str:

@@ -35,6 +35,7 @@ from paceline.errors import NotData, PlanNotMet
 _FDS_PER_WORKER = 4  # socket, pidfd, output, log records
 _FDS_TO_START = 4  # the worker's own ends, until they are passed on
 _SPARE_FDS = 12
+_SERVERS = 10  # that are started one after another where each is killed before its workers stand
 _LAST_WORDS = 0.5  # seconds to write a stack down in
 
 _log = logging.getLogger("paceline")
@@ -257,6 +258,12 @@ class ProcessBackend:
         bury_the_abandoned()
         _tell_of_hashing()
         _check_descriptors(len(numbers))
+        for _ in range(_SERVERS - 1):
+            with contextlib.suppress(forkserver.ServerKilled):
+                return self._started(numbers, settings)
+        return self._started(numbers, settings)
+
+    def _started(self, numbers: Sequence[int], settings: Settings) -> list[Any]:
         workers: list[ProcessWorker] = []
         try:
             for number in numbers:
@@ -265,6 +272,8 @@ class ProcessBackend:
             for worker in workers:
                 worker.kill()
                 worker.close(0.0)
+            if isinstance(error, forkserver.ServerKilled):
+                raise
             raise PlanNotMet(f"worker {len(workers) + 1} of {len(numbers)} could not be started: {error}") from error
         return workers
 
