@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from deadly_worlds import DiesWhenBuilt, DiesWhenClosed, Plain
 from players import Breaks, Counter, Harms, Liar, Meeting, RaisesInOdd, RowsThatRaise
-from waits import until_child
+from waits import until, until_child
 
 import paceline
 from paceline import BadInput, Plan
@@ -242,10 +242,12 @@ SLOW = ("-m", "players:Meeting,length=8", "-p", "players:Sleepy", "-e", "16", "-
 
 
 def started(where: Path, *more: str) -> subprocess.Popen[str]:
-    """A run of sixteen episodes of which three are on disk."""
+    """A run of sixteen episodes of which three are on disk; its temporary files are beside it."""
+    temporary = where.parent / "temporary"
+    temporary.mkdir()
     process = subprocess.Popen(
         command(*SLOW, "--out", str(where), *more),
-        env=environment(),
+        env={**environment(), "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -275,8 +277,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("jobs", ["0", "2"])
 def test_a_run_whose_main_process_was_killed_is_resumed(tmp_path: Path, whole: str, jobs: str) -> None:
     process = started(tmp_path / "run", "-j", jobs)
+    assert list(tmp_path.glob("temporary/paceline-*"))
     process.kill()
     process.communicate(timeout=20)
+    if jobs == "2":  # without workers there is nothing that outlives it to remove them
+        until(lambda: not list(tmp_path.glob("temporary/paceline-*")))
     lines = tmp_path / "run" / "episodes.jsonl"
     done = lines.read_text().count("\n")
     assert 3 <= done < 16

@@ -6,6 +6,7 @@ from paceline.engine.budget import current as current_budget
 from paceline.engine.calls import Handle, Outcome, wait_for_any
 from paceline.engine.forkserver import prepare as prepare_workers
 from paceline.engine.forkserver import seconds_until_ready as seconds_until_workers
+from paceline.engine.forkserver import temporary_directory
 from paceline.engine.generators import draws_of
 from paceline.engine.moving import spread
 from paceline.engine.own_streams import OwnStreams
@@ -57,6 +58,7 @@ __all__ = [
     "spread",
     "take",
     "tell_workers",
+    "temporary_directory",
     "wait_for_any",
     "wanted_cpu",
 ]

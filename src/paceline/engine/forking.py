@@ -13,9 +13,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import glob
 import importlib
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -24,10 +26,18 @@ from typing import Any
 from paceline.engine.forkserver import command, inherit, noted, receive, roots, send
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_MOMENT_MS = 5000
 
 
-def serve(fd: int, main: int, preload: list[str]) -> None:
-    """Runs the server until main goes away. Called in a fresh interpreter."""
+def serve(fd: int, main: int, preload: list[str], directories: str) -> None:
+    """Runs the server until main goes away. Called in a fresh interpreter.
+
+    Args:
+        fd: Main's line.
+        main: Its pid.
+        preload: The modules to import.
+        directories: How the paths of its temporary directories begin.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # An import may spend seconds in C, where no loop looks at the socket. The signal follows the thread that
     # started us, which waits for its first worker meanwhile; afterwards the socket and a pidfd tell of main.
@@ -41,13 +51,13 @@ def serve(fd: int, main: int, preload: list[str]) -> None:
     if len(os.listdir("/proc/self/task")) > 1:
         # An import has started a thread: a fork could deadlock, so start over without preloading.
         os.set_inheritable(fd, True)
-        note = noted(fd, main, ())
+        note = noted(fd, main, (), directories)
         os.execv(sys.executable, command(note.fileno()))
     _prctl(_PR_SET_PDEATHSIG, 0)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     gc.collect()
     gc.freeze()  # so that a worker's garbage collector does not copy the pages that all workers share
-    _Server(socket.socket(fileno=fd), main, roots(preload)).run()
+    _Server(socket.socket(fileno=fd), main, roots(preload), directories).run()
 
 
 class _Line:
@@ -59,8 +69,9 @@ class _Line:
 
 
 class _Server:
-    def __init__(self, sock: socket.socket, main: int, known: frozenset[str]) -> None:
-        self._known = known
+    def __init__(self, sock: socket.socket, main: int, known: frozenset[str], directories: str) -> None:
+        self._known, self._directories = known, directories
+        self._dismissed = False  # main has said that it goes on without us
         self._own = frozenset(_children())  # what imported modules have started
         self._main = os.pidfd_open(main)
         self._wake_r, self._wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -82,6 +93,8 @@ class _Server:
             self._serve()
         finally:
             self._end_everybody()
+            if not self._dismissed:
+                self._clean_up()
 
     def _serve(self) -> None:
         while True:
@@ -102,6 +115,8 @@ class _Server:
                 self._fork(line, argument, fds)
             elif op == "status":
                 send(line.sock, self._status(line, argument), [])
+            elif op == "bye" and line is self._first:
+                self._dismissed = True
         except (EOFError, OSError, ValueError, TypeError):  # gone, or it says what cannot be read
             return False
         return True
@@ -202,6 +217,15 @@ class _Server:
         for child in _children():
             if child not in workers and child not in self._own:
                 _kill(child)
+
+    def _clean_up(self) -> None:
+        """Removes the temporary directories that a main that was killed could not remove. Its line may have closed
+        before its end is seen; one that lives on keeps them."""
+        end = select.poll()
+        end.register(self._main, select.POLLIN)
+        if end.poll(_MOMENT_MS):
+            for path in glob.glob(glob.escape(self._directories) + "*"):
+                shutil.rmtree(path, ignore_errors=True)
 
     def _end_everybody(self) -> None:
         for _ in range(100):

@@ -16,6 +16,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import select
 import signal
 import socket
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, BinaryIO
 
 from paceline.engine.interrupts import UNINTERRUPTED
@@ -65,9 +67,9 @@ _START_SECONDS, _TORCH_SECONDS = 0.4, 1.0  # until a server is there, and until 
 _START = """
 import json, sys
 with open(int(sys.argv[1])) as note:
-    fd, main, sys.path[:], preload = json.load(note)
+    fd, main, sys.path[:], preload, directories = json.load(note)
 from paceline.engine.forking import serve
-serve(fd, main, preload)
+serve(fd, main, preload, directories)
 """
 
 
@@ -143,6 +145,10 @@ class ForkServer:
         return ours and (self._process is None or self._process.poll() is None)
 
     def close(self) -> None:
+        if self._process is not None and self.owner == os.getpid():
+            with contextlib.suppress(OSError):  # it is gone, or has too much to read
+                self._sock.setblocking(False)
+                send(self._sock, ("bye", 0), [])
         self._sock.close()
         if self._process is None or self.owner != os.getpid():
             return  # in a worker, or a fork of main: the server is not ours to end
@@ -233,7 +239,7 @@ def start(preload: tuple[str, ...]) -> ForkServer:
     """Starts a server that imports these modules first."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     mark = new_mark()
-    with theirs, noted(theirs.fileno(), os.getpid(), preload) as note:
+    with theirs, noted(theirs.fileno(), os.getpid(), preload, _directories()) as note:
         process = subprocess.Popen(
             command(note.fileno()),
             pass_fds=[theirs.fileno(), note.fileno()],
@@ -254,10 +260,23 @@ def roots(preload: Iterable[str]) -> frozenset[str]:
     return frozenset(name.partition(".")[0] for name in preload)
 
 
-def noted(fd: int, main: int, preload: tuple[str, ...]) -> BinaryIO:
+def temporary_directory() -> TemporaryDirectory[str]:
+    """A directory for a `with`. If this process is killed in the middle of that, its fork server removes it."""
+    parent, begin = os.path.split(_directories())
+    return TemporaryDirectory(prefix=begin, dir=parent, ignore_cleanup_errors=True)
+
+
+def _directories() -> str:
+    """How the paths of this process's temporary directories begin."""
+    if os.getpid() not in _tokens:  # a fork has its own
+        _tokens[os.getpid()] = secrets.token_hex(8)
+    return os.path.join(gettempdir(), f"paceline-{_tokens[os.getpid()]}-")
+
+
+def noted(fd: int, main: int, preload: tuple[str, ...], directories: str) -> BinaryIO:
     """What a server is told at its start. Not on its command line, which has a limit, and is everybody's to read."""
     note = os.fdopen(os.memfd_create("paceline-start", 0), "w+b", buffering=0)
-    note.write(json.dumps([fd, main, sys.path, preload]).encode())
+    note.write(json.dumps([fd, main, sys.path, preload, directories]).encode())
     note.seek(0)
     return note
 
@@ -268,6 +287,7 @@ def command(note: int) -> list[str]:
 
 
 _servers: list[ForkServer] = []
+_tokens: dict[int, str] = {}
 _servers_lock = threading.Lock()
 
 

@@ -10,14 +10,13 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from paceline.catalog.resolve import Missions, Policies, casts_of, missions_of
-from paceline.engine import Plan, Pool, Trace, check_sendable, find_backend
+from paceline.engine import Plan, Pool, Trace, check_sendable, find_backend, temporary_directory
 from paceline.errors import BadInput, NotKept, NotSendable
 from paceline.evaluate.cohorts import play_in_cohorts
 from paceline.evaluate.given import affordable, chosen_device
@@ -196,7 +195,7 @@ class Evaluation:
         everyone = {player.name: player for cast in self.run.casts or (self.run.players,) for player in cast}.values()
         away = plan.backend in ("auto", "process") and (goes or plan.backend == "process") and plan.trust == "all"
         deadline = math.inf if self.care.episode_deadline is None else self.care.episode_deadline
-        with TemporaryDirectory(prefix="paceline-", ignore_cleanup_errors=True) as boxes:
+        with temporary_directory() as boxes:
             run = self.run.with_blackbox(boxes)
             if not away or any(cannot_be_copied(player) is not None for player in everyone):
                 return survey(run, self._here, spaces=plan.trust == "all")
@@ -243,7 +242,7 @@ class Evaluation:
         # What failed is played again, as in every job that goes on with a run.
         done = {key: each for key, each in store.done.items() if each.failure is None} if store is not None else {}
         try:
-            with TemporaryDirectory(prefix="paceline-", ignore_cleanup_errors=True) as boxes:
+            with temporary_directory() as boxes:
                 self.run = self.run.with_blackbox(boxes)
                 try:
                     self._play(done, store)
