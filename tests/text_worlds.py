@@ -162,6 +162,21 @@ class Raw(Ladder):
         return state, reward, done, {"success": done, **self.raw}
 
 
+class Paying(Ladder):
+    """Pays what it is told to pay, one after another, in the kind in which it is told."""
+
+    def reset(self, seed: int, mode: str = "train") -> str:
+        self.owed = list(self.pays)
+        return super().reset(seed, mode)
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        super().__init__({"goal": 99})
+        self.pays = (config or {}).get("pays", [])
+
+    def step(self, action: int) -> tuple[str, Any, bool, dict[str, Any]]:
+        return super().step(action)[0], self.owed.pop(0), False, {}
+
+
 @dataclass
 class BesideConfig:
     """Options as RAGEN's environments have them: a dataclass with the actions in it."""

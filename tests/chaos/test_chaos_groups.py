@@ -23,6 +23,7 @@ def test_a_hang_is_tried_three_times_and_once_more_to_find_out_whose_it_is(sent:
         groups.step([said(n, "a" if n else "hang") for n in sent])
         assert kinds(groups) == ["CallTimeout", None]
         assert [event.kind for event in groups.events].count("lost") == kills
+        assert repr(groups.statuses[0].rewards) == "[0]"
 
 
 @pytest.mark.parametrize("plan", ["inline", 2], ids=["here", "2 workers"])

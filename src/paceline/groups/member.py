@@ -19,6 +19,7 @@ from paceline.catalog.text_envs import Factory, check_is_text_env, lookup_of, ta
 from paceline.engine import Anew, data_record
 from paceline.errors import BadInput, PacelineError
 from paceline.groups.trajectory import Turned, check_is_state
+from paceline.kinds import reward_of
 from paceline.types import Failure
 
 data_record(Failure)
@@ -69,11 +70,11 @@ class Member:
     def turn(self, actions: Sequence[str]) -> Turned:
         """Carries out the valid ones of `actions`, as many as the budget has, up to the end of the episode."""
         if self._over:
-            return None, [], 0, 0.0, {}, True, True, None
+            return None, [], 0, 0, {}, True, True, None
         valid = self._valid(actions)
         executed: list[Any] = []
         info: dict[str, Any] = {"raw_reward": 0.0}
-        reward, done, state, failure = 0.0, False, None, None  # type: float, bool, Any, Failure | None
+        reward, done, state, failure = 0, False, None, None  # type: float, bool, Any, Failure | None
         try:
             for action in valid[: self._most - self._used]:
                 gained, done, told = self._step(action)
@@ -118,7 +119,7 @@ class Member:
         if not _is_finite(reward):
             name = type(self._env).__name__
             raise BadInput(f"{self._tag}: step({action!r:.60}) of {name} gave a reward of {reward!r:.60}")
-        return float(reward), bool(done), info
+        return reward_of(reward), bool(done), info
 
     def _valid(self, actions: Sequence[str]) -> list[Any]:
         lookup = lookup_of(self._env)

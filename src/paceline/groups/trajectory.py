@@ -34,7 +34,7 @@ class EnvStatus:
         truncated: Whether it ended without success.
         terminated: Whether it has ended.
         num_actions: How many actions were carried out.
-        rewards: One per turn.
+        rewards: One per turn: what its actions were given, added up from 0. An int where the environment gave ints.
         seed: What its environment was reset with.
         failure: Why it could not go on, if that is how it ended: an exception, a lost worker, a hang.
         cut: Why it was ended from outside ("deadline", "quorum"), if it was. Such an end depends on time.
@@ -114,7 +114,7 @@ class Trajectory:
         if self.over:
             self.status.late += 1
             return
-        self._enter(said, [], 0.0, {}, None)
+        self._enter(said, [], 0, {}, None)
         self.fail(failure)
 
     def fail(self, failure: Failure) -> None:
