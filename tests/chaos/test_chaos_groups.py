@@ -10,6 +10,7 @@ from text_worlds import Told, config, said
 
 from paceline.catalog.text_envs import register_env_type
 from paceline.groups import Groups
+from paceline.groups.driver import rollout
 
 
 def kinds(groups: Groups) -> list[str | None]:
@@ -106,12 +107,23 @@ def test_an_action_that_hangs_is_ended_with_its_worker() -> None:
 
 @pytest.mark.parametrize("plan", ["inline", 2], ids=["here", "2 workers"])
 @pytest.mark.parametrize(("option", "kind"), [("unbuildable", "RuntimeError"), ("no_reset", "ValueError")])
-def test_one_that_cannot_be_made_or_reset_is_an_outcome_like_any_other(plan: Any, option: str, kind: str) -> None:
-    written = config({"Ladder": 1, "Told": 1}, options={option: True})
+@pytest.mark.parametrize("failed", [(2, 3), (0, 1)], ids=["the last", "the first"])
+def test_one_that_cannot_be_made_or_reset_is_not_handed_out(
+    plan: Any, option: str, kind: str, failed: tuple[int, ...]
+) -> None:
+    tags = {"Ladder": 1, "Told": 1} if failed[0] else {"Told": 1, "Ladder": 1}
+    written, ids, asked = config(tags, options={option: True}), [n for n in range(4) if n not in failed], set()
     with Groups(written, plan=plan) as groups:
-        caches = groups.reset(seed=1)
-        assert len(caches) == 4
-        assert kinds(groups) == [None, None, kind, kind]
-        assert caches[2]["history"] == [{"state": "", "actions_left": 0, "failure": kind}]
-        assert len(groups.step([said(n, "Up") for n in range(4)])) == 2
-        assert len(groups.get_rollout_states()) == 4
+        caches = groups.reset(seed=1)  # a trainer asks its model about these
+        assert [cache["env_id"] for cache in caches] == ids
+        assert kinds(groups) == [kind if n in failed else None for n in range(4)]
+        assert groups.rollout_cache[failed[0]]["history"] == [{"state": "", "actions_left": 0, "failure": kind}]
+        assert [cache["env_id"] for cache in groups.step([said(n, "Up") for n in ids])] == ids
+        states = groups.get_rollout_states()
+        tags = [state["tag"] for state in states]
+        assert [state["metrics"][f"{tag}/failed"] for state, tag in zip(states, tags, strict=True)] == [
+            float(n in failed) for n in range(4)
+        ]
+        played = rollout(groups, lambda turn: asked.add(turn.env_id) or "<think></think><answer>Up</answer>")
+        assert asked == set(ids)
+        assert len(played.states) == 4

@@ -88,7 +88,10 @@ class Groups:
     # -- resets ----------------------------------------------------------------------------------------
 
     def reset(self, seed: int | None = None) -> list[dict[str, Any]]:
-        """Begins an episode everywhere, and gives the rollout cache: one entry per environment.
+        """Begins an episode everywhere, and gives the caches of the environments that began.
+
+        One that could not be built or reset has no state that a model could be shown: it is left out. `rollout_cache`
+        has it, and `statuses` says why it failed.
 
         Group g gets `seed + g`, all its members the same. Without a seed: train goes on behind the last seed that was
         used, from its base seed on; val begins with its own each time.
@@ -104,7 +107,7 @@ class Groups:
         if self.config.manager.check_groups:
             self._beginning.check_alike(trajectories)
         self.trajectories, self.begun, self.seed_counter = trajectories, True, counter
-        return self.rollout_cache
+        return [trajectory.cache for trajectory in trajectories if not trajectory.over]
 
     def next_seed(self) -> int:
         """The seed of the first group at the next reset that is given none; drawn now, if it is to be drawn."""
