@@ -27,7 +27,8 @@ def first_seed(asked: int | None, config: GroupsConfig, base: int | None, counte
 
     Args:
         asked: What `reset` was given. Without it val begins with its own seed, and train goes on behind the last one
-            used, so that no layout is played twice.
+            used, so that no layout is played twice; with RAGEN's own environments it goes on as RAGEN's manager does,
+            one behind the seed that was given last.
         config: Says which mode it is, and how many groups there are.
         base: The base seed; None: train draws one.
         counter: How far behind its base train goes on.
@@ -42,7 +43,7 @@ def first_seed(asked: int | None, config: GroupsConfig, base: int | None, counte
     if base is None:
         return (random.SystemRandom().randint(0, 1_000_000) if asked is None else asked), counter
     if asked is not None:
-        return asked, asked - base + config.env_groups
+        return asked, asked - base + (1 if config.manager.envs == "ragen" else config.env_groups)
     return base + counter, counter + config.env_groups
 
 

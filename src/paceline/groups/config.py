@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from paceline.catalog.ragen import Envs
 from paceline.catalog.text_envs import TAGS
 from paceline.errors import BadInput
 from paceline.settings import Settings, read_yaml
@@ -86,6 +87,7 @@ class Manager(Settings):
     sequential_env_types: tuple[str, ...] = ()
     step_timeout: float | None = Field(None, gt=0, strict=True, allow_inf_nan=False)
     check_groups: bool = True
+    envs: Envs = "paceline"
     train: Any = None
     val: Any = None
 

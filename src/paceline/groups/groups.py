@@ -61,7 +61,8 @@ class Groups:
         self.env_groups, self.group_size = self.config.env_groups, self.config.group_size
         self.base_seed, self.seed_counter = self.config.base_seed, 0
         self._tag_of = self.config.tag_of_each()
-        self.factories = {name: find_text_env(tag.env_type) for name, tag in self.config.tags.items()}
+        envs = self.config.manager.envs
+        self.factories = {name: find_text_env(tag.env_type, envs) for name, tag in self.config.tags.items()}
         for name, tag in self.config.tags.items():
             options_for(self.factories[name], tag.env_config, f"custom_envs.{name}.env_config")
         self._places = Places(plan, self.config, self.factories, trace)
