@@ -65,6 +65,7 @@ class Told:
     def reset(self, seed: int, mode: str = "train") -> str:
         if self.config.get("no_reset"):
             raise ValueError("this one cannot be reset")
+        time.sleep(self.config.get("slow", 0.0))
         self.said: list[str] = []
         return self.render()
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from text_worlds import Told, config, said
 
+from paceline import BadInput
 from paceline.catalog.text_envs import register_env_type
 from paceline.groups import Groups
 from paceline.groups.driver import rollout
@@ -103,6 +106,98 @@ def test_an_action_that_hangs_is_ended_with_its_worker() -> None:
         assert [cache["env_id"] for cache in outputs] == [1, 2, 3]
         assert kinds(groups) == ["CallTimeout", None, None, None]
         assert groups.rollout_cache[2]["history"][-1]["state"] == "said: hello b"
+
+
+def two_tags(first: dict[str, Any], second: dict[str, Any], **manager: Any) -> dict[str, Any]:
+    """Told under two names, each with limits of its own; two environments each."""
+    written = config({"Told": 2}, **manager)
+    told = written["custom_envs"]["Told"]
+    written["custom_envs"] = {"Quick": {**told, **first}, "Slow": {**told, **second}}
+    written["es_manager"]["train"]["env_configs"] = {"tags": ["Quick", "Slow"], "n_groups": [1, 1]}
+    return written
+
+
+def test_a_tag_may_have_a_deadline_of_its_own() -> None:
+    with Groups(two_tags({}, {"step_timeout": 60.0}, step_timeout=0.4), plan=1) as groups:
+        groups.reset(seed=1)
+        outputs = groups.step([said(0, "hang"), said(1, "a"), said(2, "sleep 0.8"), said(3, "b")])
+        assert [cache["env_id"] for cache in outputs] == [1, 2, 3]
+        assert kinds(groups) == ["CallTimeout", None, None, None]
+
+
+def test_a_trajectory_has_so_many_seconds_of_its_own() -> None:
+    with Groups(two_tags({}, {"trajectory_timeout": 0.3}), plan=1) as groups:
+        groups.reset(seed=1)
+        every = range(4)  # the others wait for the first, on the same worker: that is not their own time
+        assert len(groups.step([said(n, "a" if n else "sleep 0.4") for n in every])) == 4
+        groups.step([said(2, "sleep 0.2"), said(3, "b")])
+        assert [cache["env_id"] for cache in groups.step([said(2, "hang"), said(3, "c")])] == [3]
+        assert kinds(groups) == [None, None, "TrajectoryTimeout", None]
+        failure = groups.statuses[2].failure
+        assert failure is not None
+        assert "in the middle of a call, after 0.3 s in all; its trajectory_timeout is 0.3 s" in failure.message
+        assert groups.rollout_cache[2]["history"][-1]["failure"] == "TrajectoryTimeout"
+        assert groups.get_rollout_states()[2]["metrics"]["Slow/failed"] == 1.0
+
+
+def test_limits_that_are_kept_change_nothing() -> None:
+    digests = set()
+    for limits, plan in (({}, "inline"), ({"step_timeout": 60.0, "trajectory_timeout": 60.0}, "auto")):
+        with Groups(two_tags({}, limits), plan=plan) as groups:
+            assert groups.plan.backend == ("process" if limits else "inline")
+            groups.reset(seed=1)
+            groups.step([said(n, f"word {n}") for n in (3, 0, 2, 1, 3, 2)])
+            rollout(groups, lambda turn: f"<think></think><answer>{turn.number}</answer>", max_turns=4)
+            digests.add(groups.digest())
+    assert len(digests) == 1
+
+
+def test_a_reset_counts_and_so_does_a_turn_that_nothing_can_end(caplog: pytest.LogCaptureFixture) -> None:
+    slow = {"trajectory_timeout": 0.3, "env_config": {"slow": 9.0}}
+    with Groups(two_tags({}, slow, trajectory_timeout=0.6), plan=2) as groups:
+        assert [cache["env_id"] for cache in groups.reset(seed=1)] == [0, 1]
+        assert kinds(groups) == [None, None, "TrajectoryTimeout", "TrajectoryTimeout"]
+        groups.use_multiprocessing = False
+        assert "es_manager.trajectory_timeout is not kept in the caller's process" in caplog.text
+        assert len(groups.step([said(0, "a"), said(1, "sleep 0.7")])) == 1
+        assert kinds(groups)[:2] == [None, "TrajectoryTimeout"]
+        assert groups.rollout_cache[1]["history"][-1]["state"] == "said: sleep 0.7"
+
+
+async def asleep(turn: Any) -> str:
+    if turn.env_id == 1:
+        await asyncio.Event().wait()
+    return "<think></think><answer>end</answer>"
+
+
+def blocked(turn: Any) -> str:
+    if turn.env_id == 1:
+        threading.Event().wait(9.0)
+    return "<think></think><answer>end</answer>"
+
+
+@pytest.mark.parametrize("policy", [asleep, blocked])
+def test_a_policy_that_does_not_answer_ends_its_trajectory_in_time(policy: Any) -> None:
+    with Groups(two_tags({"trajectory_timeout": 0.5}, {}), plan=1) as groups:
+        groups.reset(seed=1)
+        played = rollout(groups, policy, concurrency=1)
+    assert kinds(groups) == [None, "TrajectoryTimeout", None, None]
+    assert played.usage.unanswered == 1
+    assert [status.success for status in groups.statuses] == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("key", "written"),
+    [
+        ("custom_envs.Quick.step_timeout", two_tags({"step_timeout": 9.0}, {})),
+        ("custom_envs.Slow.trajectory_timeout", two_tags({}, {"trajectory_timeout": 9.0})),
+        ("es_manager.trajectory_timeout", two_tags({}, {}, trajectory_timeout=9.0)),
+    ],
+)
+def test_limits_are_refused_where_nothing_could_be_ended(key: str, written: dict[str, Any]) -> None:
+    for plan in ("inline", "thread"):
+        with pytest.raises(BadInput, match=f"{key}: 9.0 cannot be kept on the {plan} backend"):
+            Groups(written, plan=plan)
 
 
 @pytest.mark.parametrize("plan", ["inline", 2], ids=["here", "2 workers"])

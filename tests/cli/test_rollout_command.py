@@ -467,6 +467,14 @@ def test_failures_are_an_exit_code_of_their_own(tmp_path: Path) -> None:
     assert [record["env_id"] for record in lines(tmp_path / "a")[4:]] == [2, 3]
 
 
+def test_a_trajectory_that_takes_too_long_fails(tmp_path: Path) -> None:
+    written = config({"Told": 1}, options={"slow": 9.0}, group_size=1, base=5, trajectory_timeout=0.2)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(written))
+    done = run("rollout", "config.yaml", "--policy", "random", "--out", "a", "-j", "1", cwd=tmp_path, code=3)
+    assert "ended in TrajectoryTimeout: its environment was ended" in done.stderr
+    assert {record["failure"]["kind"] for record in lines(tmp_path / "a")} == {"TrajectoryTimeout"}
+
+
 def test_a_person_plays(tmp_path: Path) -> None:
     done = run("play", "sokoban,num_boxes=1", "--seed", "3", cwd=tmp_path, stdin="up\nw\nfly\nl\nq\n")
     assert done.stdout.count("######") > 4

@@ -108,9 +108,9 @@ def test_a_world_of_ours_under_a_name_of_theirs_is_told_once(proxies: Any, caplo
     told = [record.message for record in caplog.records if TOLD in record.message]
     assert len(told) == 2
     assert "'bandit'" in told[0]
-    assert told[0].endswith("es_manager.envs: ragen takes RAGEN's")
+    assert told[0].endswith("es_manager.envs: ragen takes those")
     assert "'frozen_lake'" in told[1]
-    assert "RAGEN's registries have none" in told[1]
+    assert "its registries in ragen.env have none" in told[1]
 
 
 def test_nothing_is_told_where_there_is_no_checkout(caplog: pytest.LogCaptureFixture) -> None:

@@ -94,5 +94,5 @@ def tell_of_stand_in(env_type: str, envs: Envs) -> None:
     if env_type in _told or not is_importable():
         return
     _told.add(env_type)
-    why = f"RAGEN's registries have none; {_KEY} asks them first" if envs == "ragen" else f"{_KEY} takes RAGEN's"
+    why = f"its registries in {_MODULE} have none" if envs == "ragen" else f"{_KEY} takes those"
     _log.warning("env_type %r is Paceline's own world here, with other episodes than RAGEN's: %s", env_type, why)

@@ -52,6 +52,8 @@ class Asked:
 
     def identity(self, groups: Groups) -> dict[str, Any]:
         """What must be the same for a run to be continued; where it runs, and when, is not part of it."""
+        from paceline.groups.config import TIMEOUTS
+
         config = groups.config
         return {
             "groups": [list(share) for share in config.shares],
@@ -59,7 +61,10 @@ class Asked:
             "format_penalty": config.format_penalty,
             **({"envs": config.manager.envs} if config.manager.envs != "paceline" else {}),
             "agent_proxy": config.talk.model_dump(mode="json"),
-            **{f"custom_envs.{name}": tag.model_dump(mode="json") for name, tag in config.tags.items()},
+            **{
+                f"custom_envs.{name}": tag.model_dump(mode="json", exclude=set(TIMEOUTS))
+                for name, tag in config.tags.items()
+            },
             "mode": self.mode,
             "seed": self.seed,
             "max_turns": self.max_turns,

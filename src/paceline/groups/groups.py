@@ -67,10 +67,10 @@ class Groups:
             options_for(self.factories[name], tag.env_config, f"custom_envs.{name}.env_config")
         self._places = Places(plan, self.config, self.factories, trace)
         self.pool = self._places.pool
-        self._beginning = Beginning(self.config, self.factories, self.pool)
+        self._beginning = Beginning(self.config, self.factories, self.pool, self._places.step_timeout)
         self.trajectories: list[Trajectory] = []
         self.begun = self._driven = False
-        self._turns = Turns(self.pool, self.config.format_penalty)
+        self._turns = Turns(self.pool, self.config.format_penalty, limited=bool(self.config.timeouts))
         self._history_digest = ""
 
     def __len__(self) -> int:
