@@ -17,6 +17,8 @@ from omegaconf import OmegaConf
 
 import paceline
 from paceline import BadInput, EnvStateManager, Groups
+from paceline.groups.driver import prompters
+from paceline.sources import files_of
 
 TOLD = "is Paceline's own world here"
 
@@ -97,6 +99,19 @@ def test_seeds_go_on_as_theirs_do(proxies: Any) -> None:
                 seeds.append([entry["status"].seed for entry in manager.envs])
             manager.close()
         assert seeds[:7] == seeds[7:]
+
+
+def test_their_options_and_symbols_are_known(proxies: Any) -> None:
+    config = written({"envs": "ragen"})
+    with Groups(config) as groups:
+        groups.reset()
+        system = prompters(groups)["Tag0"].messages(groups.trajectories[0])[0]["content"]
+        assert "_: floor, P: player" in system
+        assert "Left, Right" in system
+        assert list(files_of(groups.factories["Tag0"])) == [Path(sys.modules["ragen.env"].__file__)]
+    config.custom_envs.Tag0.env_config = {"lenght": 3}
+    with pytest.raises(BadInput, match=r"custom_envs\.Tag0\.env_config\.lenght is not known; did you mean length"):
+        Groups(config)
 
 
 def test_a_world_of_ours_under_a_name_of_theirs_is_told_once(proxies: Any, caplog: pytest.LogCaptureFixture) -> None:
