@@ -65,6 +65,7 @@ class Told:
     def reset(self, seed: int, mode: str = "train") -> str:
         if self.config.get("no_reset"):
             raise ValueError("this one cannot be reset")
+        time.sleep(self.config.get("slow", 0.0))
         self.said: list[str] = []
         return self.render()
 
@@ -160,6 +161,21 @@ class Raw(Ladder):
     def step(self, action: int) -> tuple[str, float, bool, dict[str, Any]]:
         state, reward, done, _ = super().step(action)
         return state, reward, done, {"success": done, **self.raw}
+
+
+class Paying(Ladder):
+    """Pays what it is told to pay, one after another, in the kind in which it is told."""
+
+    def reset(self, seed: int, mode: str = "train") -> str:
+        self.owed = list(self.pays)
+        return super().reset(seed, mode)
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        super().__init__({"goal": 99})
+        self.pays = (config or {}).get("pays", [])
+
+    def step(self, action: int) -> tuple[str, Any, bool, dict[str, Any]]:
+        return super().step(action)[0], self.owed.pop(0), False, {}
 
 
 @dataclass

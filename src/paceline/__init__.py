@@ -21,6 +21,7 @@ from paceline.errors import (
     RolloutsFailed,
     SharedRandomness,
     TooLarge,
+    TrajectoryTimeout,
     WorkerLost,
 )
 from paceline.evaluate import Report, evaluate
@@ -77,6 +78,7 @@ __all__ = [
     "TooLarge",
     "Trace",
     "Training",
+    "TrajectoryTimeout",
     "WorkerInfo",
     "WorkerLost",
     "collect",

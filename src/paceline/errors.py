@@ -10,6 +10,7 @@ PacelineError
 ├── Diverged          an update made weights that are not finite
 ├── WorkerLost        a worker died, and dies again whenever it runs this call
 │   └── CallTimeout   … or does not come back within its deadline, and was killed for it
+├── TrajectoryTimeout a trajectory of text took longer than it may
 ├── ReplayDiverged    a rebuilt member did not answer as it had answered before
 ├── SharedRandomness  members on threads drew from a process-wide random generator
 ├── MemberExit        a member called sys.exit()
@@ -99,6 +100,10 @@ class WorkerLost(PacelineError):
 
 class CallTimeout(WorkerLost, TimeoutError):
     """A call overran its deadline at every try; its worker was killed each time."""
+
+
+class TrajectoryTimeout(PacelineError, TimeoutError):
+    """A trajectory took longer than its `trajectory_timeout`: its environment, or the answers of its policy."""
 
 
 class ReplayDiverged(PacelineError):

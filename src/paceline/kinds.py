@@ -183,6 +183,16 @@ def parts_of(answer: Any, names: tuple[str, ...], who: str) -> tuple[Any, ...]:
     raise BadInput(f"{who} of its environment gave {what}; it must give {len(names)}: {', '.join(names)}")
 
 
+def reward_of(value: Any) -> float:
+    """A reward as Python's own number, of the kind that `0 + value` has: an int stays an int, a flag counts as one.
+
+    Raises:
+        TypeError, ValueError: it is no number.
+    """
+    plain = value.item() if hasattr(value, "item") else value
+    return int(plain) if isinstance(plain, int) else float(plain)
+
+
 def shown(value: Any) -> str:
     """A value and its type, for a message."""
     return f"{brief(value, 60)} ({type(value).__name__})"

@@ -116,12 +116,12 @@ def test_an_adapted_environment_keeps_the_contract(make: Any, actions: list[Any]
         for action in actions:
             state, reward, over, info = env.step(action)
             assert state == env.render()
-            assert type(reward) is float
+            assert type(reward) in (int, float)
             assert type(over) is bool
             assert {"action_is_valid", "action_is_effective", "success"} <= info.keys()
             assert type(info["success"]) is bool
             if done:  # nothing happens after the end
-                assert (state, reward, over, info["action_is_valid"]) == (played[-1][0], 0.0, True, False)
+                assert (state, reward, over, info["action_is_valid"]) == (played[-1][0], 0, True, False)
             done = over
             played.append((state, reward, over, info["success"]))
         assert done
@@ -290,7 +290,7 @@ def test_another_shape_can_be_unpacked() -> None:
         play(as_text_env(Shaped, seeding="none"))
     env = as_text_env(Shaped, seeding="none", success=1, unpack=lambda said: tuple(said.values()))
     env.reset(0)
-    assert env.step("x")[:3] == ("x", 1.0, True)
+    assert repr(env.step("x")[:3]) == "('x', 1, True)"
 
 
 def test_one_that_can_be_saved_is_saved() -> None:

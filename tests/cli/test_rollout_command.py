@@ -463,6 +463,16 @@ def test_failures_are_an_exit_code_of_their_own(tmp_path: Path) -> None:
     done = run("rollout", "config.yaml", "--policy", "random", "--out", "a", cwd=tmp_path, code=3)
     assert "cannot be reset" in done.stderr
     assert sum(record["failure"] is not None for record in lines(tmp_path / "a")) == 2
+    run("rollout", "--resume", "a", cwd=tmp_path, code=3)  # those that failed are tried again, and no others
+    assert [record["env_id"] for record in lines(tmp_path / "a")[4:]] == [2, 3]
+
+
+def test_a_trajectory_that_takes_too_long_fails(tmp_path: Path) -> None:
+    written = config({"Told": 1}, options={"slow": 9.0}, group_size=1, base=5, trajectory_timeout=0.2)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(written))
+    done = run("rollout", "config.yaml", "--policy", "random", "--out", "a", "-j", "1", cwd=tmp_path, code=3)
+    assert "ended in TrajectoryTimeout: its environment was ended" in done.stderr
+    assert {record["failure"]["kind"] for record in lines(tmp_path / "a")} == {"TrajectoryTimeout"}
 
 
 def test_a_person_plays(tmp_path: Path) -> None:

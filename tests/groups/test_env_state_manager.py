@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from typing import Any
@@ -14,6 +15,8 @@ from text_worlds import config, said
 from paceline import BadInput, NotSendable
 from paceline.adapters.ragen import EnvStateManager
 from paceline.catalog.text_envs import lookup_of, register_env_type
+from paceline.groups.driver import prompters
+from paceline.groups.export import record
 from paceline.settings import Settings
 
 PLACES = pytest.mark.parametrize("plan", ["inline", 2], ids=["here", "2 workers"])
@@ -251,6 +254,35 @@ def test_what_is_returned_are_rewards_where_no_raw_ones_are_told(plan: Any, opti
         assert first["metrics"]["Raw/episodic_return"] == pytest.approx(returned)
         assert second["metrics"]["Raw/episodic_return"] == 0.0
         assert first["history"][0]["info"]["raw_reward"] == 2 * options.get("raw", 0.0)  # upstream's, as it was
+
+
+@PLACES
+def test_rewards_keep_the_kind_that_the_environment_gave(plan: Any) -> None:
+    pays = [1, 2, 0.5, True, np.bool_(True), np.int64(3), np.float32(0.5), np.float64(1), np.array(4)]
+    turns = [["Fly"], ["Up"], ["Up", "Up"], *[["Up"]] * 6]
+    expected = [0, 1, 2.5, 1, 1, 3, 0.5, 1.0, 4]
+    settings = config({"Paying": 1}, group_size=1, most=20, options={"pays": pays})
+    with EnvStateManager(settings, plan=plan) as manager:
+        manager.reset(seed=1)
+        for actions in turns:
+            manager.step([said(0, *actions)])
+        (trajectory,) = manager.trajectories
+        assert repr(trajectory.status.rewards) == repr(expected)
+        assert repr([turn["reward"] for turn in trajectory.history[:-1]]) == repr(expected)
+        writer = prompters(manager)["Paying"]
+        shown = " ".join(message["content"] for message in writer.messages(trajectory))
+        assert [words.split("\n")[1] for words in shown.split("Reward:")[1:]] == [str(reward) for reward in expected]
+        line = json.loads(json.dumps(record(trajectory, [], writer)))
+        assert (repr(line["rewards"]), line["reward"]) == (repr(expected), sum(expected))
+        assert type(manager.get_rollout_states()[0]["metrics"]["Paying/episodic_return"]) is float
+
+
+@PLACES
+def test_a_turn_without_an_answer_is_worth_an_int(plan: Any) -> None:
+    with EnvStateManager(config({"Told": 1}, group_size=1), plan=plan) as manager:
+        manager.reset(seed=1)
+        manager.step([said(0, "raise")])
+        assert repr(manager.statuses[0].rewards) == "[0]"
 
 
 def test_webshop_tags_sum_what_is_not_per_turn() -> None:

@@ -111,7 +111,7 @@ class ForeignTextEnv:
         known, meant = self._actions.read(action)
         if self._over or not known:
             said = {"action_is_valid": False, "action_is_effective": False, "success": self._succeeded}
-            return self._shown, 0.0, self._over, said
+            return self._shown, 0, self._over, said
         before, result = self._shown, self._take(self.env.step(meant))
         self._shown = self._look(result.obs)
         self._total += result.reward
@@ -159,7 +159,7 @@ class ForeignTextEnv:
     def _with_rewards(self, done: Any, info: Any) -> tuple[Any, ...]:
         """TextArena gives the rewards when a game is closed, which a game is when it is done."""
         if not done:
-            return None, 0.0, done, info
+            return None, 0, done, info
         rewards, story = self.env.close()
         told = story.get(0, {}) if isinstance(story, Mapping) else {}
         return None, read_reward((rewards or {}).get(0), self._name), done, {**info, **told}

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import BadInput
+from paceline.kinds import reward_of
 
 MOST_NUMBERS = 400  # an array with more is no text that somebody would read
 
@@ -65,7 +66,7 @@ def read_step(answer: Any, name: str) -> Result:
 
 
 def read_reward(reward: Any, name: str) -> float:
-    """A reward as a number.
+    """A reward as a number of its kind.
 
     Raises:
         BadInput: it is none.
@@ -74,7 +75,7 @@ def read_reward(reward: Any, name: str) -> float:
         reward = reward.item()
     if not isinstance(reward, Real | np.bool_) or math.isnan(float(reward)):
         raise BadInput(f"{name} gave the reward {reward!r}; expected a number")
-    return float(reward)
+    return reward_of(reward)
 
 
 def as_text(obs: Any, name: str) -> Any:

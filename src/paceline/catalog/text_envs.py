@@ -1,8 +1,9 @@
-"""Kinds of text environments by name: the built-in ones, a user's own, other packages'.
+"""Kinds of text environments by name: a user's own, RAGEN's, the built-in ones, other packages'.
 
+register_env_type("name", Class)                                                            before all others
+RAGEN's registries, if a configuration asks for them (`ragen`)                              then these
 sokoban · frozen_lake · bandit · countdown · metamathqa · webshop · sudoku · game_2048      built in
-file.py:Class · package.module:Class                                                        a user's own
-register_env_type("name", Class) · entry points of "paceline.text_envs"                     names for them
+file.py:Class · package.module:Class · entry points of "paceline.text_envs"                 everything else
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 from paceline.catalog.env_options import options_for
 from paceline.catalog.loading import load, load_entry_point
+from paceline.catalog.ragen import Envs, ragen_env, tell_of_stand_in
 from paceline.errors import BadInput
 from paceline.options import split
 from paceline.settings import Settings
@@ -80,28 +82,37 @@ def register_env_type(name: str, factory: Factory) -> None:
     """Gives a kind of environment a name for `env_type`.
 
     Args:
-        name: Anything but the name of a built-in kind.
+        name: Any; that of a built-in kind, too.
         factory: `factory(env_config)` builds one; a class whose options are a dataclass is given that. Lambdas and
-            classes of a notebook are fine. If the name has another one already, this one takes its place (a cell may
-            be run again), and that is told once.
+            classes of a notebook are fine. If the name has another one already, built in or registered (a cell may be
+            run again), this one takes its place, and that is told once.
     """
     if not isinstance(name, str) or not name:
         raise BadInput(f"an env_type is called {name!r}; give it a name")
-    if name in _BUILT_IN:
-        raise BadInput(f"env_type {name!r} is built in; choose another name")
     if not callable(factory):
         raise BadInput(f"the factory of env_type {name!r} is a {type(factory).__name__}; give a class or a function")
-    if _registered.get(name, factory) is not factory and name not in _told:
+    before = _registered.get(name, _BUILT_IN.get(name, factory))
+    if before is not factory and name not in _told:
         _told.add(name)
-        _log.warning("env_type %r is registered again: %r takes the place of %r", name, factory, _registered[name])
+        _log.warning("env_type %r is registered again: %r takes the place of %r", name, factory, before)
     _registered[name] = factory
 
 
-def find_text_env(env_type: str) -> Factory:
-    """Gives what builds an environment of this kind from its `env_config`."""
+def find_text_env(env_type: str, envs: Envs | None = None) -> Factory:
+    """Gives what builds an environment of this kind from its `env_config`.
+
+    Args:
+        env_type: What it is called.
+        envs: Whose environments count first, as a configuration says; None: it is named by itself, and Paceline's is
+            meant.
+    """
     if env_type in _registered:
         return _registered[env_type]
+    if envs == "ragen" and (theirs := ragen_env(env_type)) is not None:
+        return theirs
     if env_type in _BUILT_IN:
+        if envs is not None:
+            tell_of_stand_in(env_type, envs)
         module, _, name = _BUILT_IN[env_type].partition(":")
         found: Factory = getattr(importlib.import_module(module), name)
         return found

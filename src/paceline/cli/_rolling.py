@@ -52,13 +52,19 @@ class Asked:
 
     def identity(self, groups: Groups) -> dict[str, Any]:
         """What must be the same for a run to be continued; where it runs, and when, is not part of it."""
+        from paceline.groups.config import TIMEOUTS
+
         config = groups.config
         return {
             "groups": [list(share) for share in config.shares],
             "group_size": config.group_size,
             "format_penalty": config.format_penalty,
+            **({"envs": config.manager.envs} if config.manager.envs != "paceline" else {}),
             "agent_proxy": config.talk.model_dump(mode="json"),
-            **{f"custom_envs.{name}": tag.model_dump(mode="json") for name, tag in config.tags.items()},
+            **{
+                f"custom_envs.{name}": tag.model_dump(mode="json", exclude=set(TIMEOUTS))
+                for name, tag in config.tags.items()
+            },
             "mode": self.mode,
             "seed": self.seed,
             "max_turns": self.max_turns,
@@ -102,11 +108,10 @@ class Asked:
 
 
 def _files_of_tags(groups: Groups) -> Iterator[tuple[Path, str]]:
-    from paceline.catalog.text_envs import find_text_env
     from paceline.sources import data_in, files_of
 
     for name, tag in groups.config.tags.items():
-        for path in (*files_of(find_text_env(tag.env_type)), *data_in(tag.env_config or {})):
+        for path in (*files_of(groups.factories[name]), *data_in(tag.env_config or {})):
             yield path, name
 
 

@@ -27,7 +27,8 @@ def first_seed(asked: int | None, config: GroupsConfig, base: int | None, counte
 
     Args:
         asked: What `reset` was given. Without it val begins with its own seed, and train goes on behind the last one
-            used, so that no layout is played twice.
+            used, so that no layout is played twice; with RAGEN's own environments it goes on as RAGEN's manager does,
+            one behind the seed that was given last.
         config: Says which mode it is, and how many groups there are.
         base: The base seed; None: train draws one.
         counter: How far behind its base train goes on.
@@ -42,14 +43,17 @@ def first_seed(asked: int | None, config: GroupsConfig, base: int | None, counte
     if base is None:
         return (random.SystemRandom().randint(0, 1_000_000) if asked is None else asked), counter
     if asked is not None:
-        return asked, asked - base + config.env_groups
+        return asked, asked - base + (1 if config.manager.envs == "ragen" else config.env_groups)
     return base + counter, counter + config.env_groups
 
 
 class Beginning:
     """Begins the episodes of a pool's members."""
 
-    def __init__(self, config: GroupsConfig, factories: Mapping[str, Factory], pool: Pool) -> None:
+    def __init__(
+        self, config: GroupsConfig, factories: Mapping[str, Factory], pool: Pool, step_timeout: float | None
+    ) -> None:
+        self._step_timeout = step_timeout  # where nothing is said
         self._config, self._factories, self._pool = config, factories, pool
         self._tag_of = config.tag_of_each()
         self._layouts = Layouts(pool)
@@ -57,8 +61,9 @@ class Beginning:
     def trajectories(self, first: int) -> list[Trajectory]:
         """A trajectory per environment, with nothing in it yet; group g has the seed `first + g`."""
         size, tags = self._config.group_size, self._config.tags
+        limits = {tag: self._config.limits(tag, self._step_timeout) for tag in tags}
         return [
-            Trajectory(index, index // size, tag, tags[tag].max_actions_per_traj, first + index // size)
+            Trajectory(index, index // size, tag, tags[tag].max_actions_per_traj, first + index // size, *limits[tag])
             for index, tag in enumerate(self._tag_of)
         ]
 
@@ -67,19 +72,32 @@ class Beginning:
         size = self._config.group_size
         seeds = [trajectory.status.seed or 0 for trajectory in trajectories]
         orders = {index: self._layout_order(index, seeds[index]) for index in range(0, len(seeds), size)}
-        layouts = self._layouts.make(orders, dict(enumerate(self._tag_of)))
-        calls = {}
+        limits = {} if self._pool.place == "inline" else {t.env_id: t.deadline for t in trajectories}
+        layouts = self._layouts.make(orders, dict(enumerate(self._tag_of)), limits)
+        calls: dict[float | None, dict[int, tuple[Any, ...]]] = {}
         for index, trajectory in enumerate(trajectories):
             made = layouts[index - index % size]
             if made.error is not None:
-                _fail(trajectory, made.error)
+                _fail(trajectory, trajectory.read(made.error))
             else:
-                calls[index] = (seeds[index], self._config.mode, made.answer, self._dynamics(index, seeds[index]))
-        for index, outcome in self._pool.call("begin", calls, outcomes=True).items():
-            if outcome.error is None:
-                trajectories[index].begin(outcome.answer)
-            else:
-                _fail(trajectories[index], outcome.error)
+                call = (seeds[index], self._config.mode, made.answer, self._dynamics(index, seeds[index]))
+                calls.setdefault(limits.get(index), {})[index] = call
+        for limit, some in calls.items():
+            for index, outcome in self._pool.call("begin", some, outcomes=True, deadline=limit).items():
+                if outcome.error is None:
+                    trajectories[index].begin(outcome.answer)
+                else:
+                    _fail(trajectories[index], trajectories[index].read(outcome.error))
+        self._count_time([t for t in trajectories if t.time_limit is not None and not t.over])
+
+    def _count_time(self, timed: Sequence[Trajectory]) -> None:
+        calls = {trajectory.env_id: () for trajectory in timed}
+        took = self._pool.call("took", calls, outcomes=True, record=False) if calls else {}
+        for trajectory in timed:
+            if took[trajectory.env_id].error is None:
+                trajectory.spend(took[trajectory.env_id].answer)
+            if trajectory.over:
+                tell_of(trajectory)
 
     def check_alike(self, trajectories: Sequence[Trajectory]) -> None:
         """The members of a group begin alike, or the comparison that a group is for means nothing.

@@ -14,19 +14,25 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from paceline.catalog.ragen import Envs
 from paceline.catalog.text_envs import TAGS
 from paceline.errors import BadInput
 from paceline.settings import Settings, read_yaml
 
 VAL_SEED = 123
 MODES = ("train", "val")
+TIMEOUTS = ("step_timeout", "trajectory_timeout")
+"""Of a call and of a trajectory: in `es_manager` for all tags; in `custom_envs.TAG` for one, which counts more."""
 
 _log = logging.getLogger("paceline")
 _told: set[float] = set()
+
+
+Seconds = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 
 
 class Tag(Settings):
@@ -39,6 +45,8 @@ class Tag(Settings):
     parallel_friendly: bool = False  # upstream's switch for threads: every environment is safe to run in parallel here
     max_workers: int | None = Field(None, ge=0)  # upstream's, per tag: one budget serves all
     env_config: dict[Any, Any] | None = None
+    step_timeout: Seconds | None = None
+    trajectory_timeout: Seconds | None = None
     dynamics: Literal["group", "member"] = "group"
 
 
@@ -84,8 +92,10 @@ class Manager(Settings):
     use_multiprocessing: bool | None = None
     max_workers: int | None = Field(None, ge=0, strict=True)
     sequential_env_types: tuple[str, ...] = ()
-    step_timeout: float | None = Field(None, gt=0, strict=True, allow_inf_nan=False)
+    step_timeout: Seconds | None = None
+    trajectory_timeout: Seconds | None = None
     check_groups: bool = True
+    envs: Envs = "paceline"
     train: Any = None
     val: Any = None
 
@@ -139,6 +149,28 @@ class GroupsConfig:
     def env_groups(self) -> int:
         """How many groups there are."""
         return sum(count for _, count in self.shares)
+
+    @property
+    def timeouts(self) -> dict[str, float]:
+        """All limits in seconds that are set, by the keys that say so."""
+        written: dict[str, Tag | Manager] = {"es_manager": self.manager}
+        written |= {f"custom_envs.{name}": tag for name, tag in self.tags.items()}
+        said = {f"{where}.{name}": getattr(part, name) for where, part in written.items() for name in TIMEOUTS}
+        return {key: seconds for key, seconds in said.items() if seconds is not None}
+
+    def limits(self, tag: str, step_timeout: float | None) -> tuple[float | None, float | None]:
+        """Seconds for a call and for a trajectory of a tag.
+
+        Args:
+            tag: Which one.
+            step_timeout: Seconds that a call may take where a tag says nothing.
+
+        Returns:
+            For a call None, if the pool's own limit is the one that holds.
+        """
+        own, whole = self.tags[tag], self.tags[tag].trajectory_timeout
+        whole = self.manager.trajectory_timeout if whole is None else whole
+        return step_timeout if own.step_timeout is None and whole is not None else own.step_timeout, whole
 
     def tag_of_each(self) -> list[str]:
         """The tag of every environment, in the order of their ids."""

@@ -241,7 +241,7 @@ class _Driver:
         await self._turnstile.enter(turn.number, turn.env_id)
         try:
             start = perf_counter()
-            said = await self._ask(turn)
+            said = await self._in_time(trajectory, turn)
         finally:
             self._turnstile.leave()
         reply = Reply(said) if isinstance(said, str) else said
@@ -252,6 +252,19 @@ class _Driver:
         self._usage.invalid += not actions
         self._replies.setdefault(turn.env_id, []).append(reply)
         return {"env_id": turn.env_id, "actions": actions, "llm_response": kept, "llm_raw_response": reply.text}
+
+    async def _in_time(self, trajectory: Trajectory, turn: Turn) -> Any:
+        """The answer, if it comes before the trajectory's own time is over."""
+        start, limit = perf_counter(), asyncio.timeout(trajectory.time_left)
+        try:
+            async with limit:
+                return await self._ask(turn)
+        except TimeoutError:
+            if not limit.expired():  # the policy's own
+                raise
+        finally:
+            trajectory.count(perf_counter() - start)
+        raise trajectory.out_of_time("its policy was left after")
 
     def _turn(self, trajectory: Trajectory) -> Turn:
         cache, shown = trajectory.cache, trajectory.history[-1]

@@ -61,15 +61,16 @@ class Groups:
         self.env_groups, self.group_size = self.config.env_groups, self.config.group_size
         self.base_seed, self.seed_counter = self.config.base_seed, 0
         self._tag_of = self.config.tag_of_each()
-        self.factories = {name: find_text_env(tag.env_type) for name, tag in self.config.tags.items()}
+        envs = self.config.manager.envs
+        self.factories = {name: find_text_env(tag.env_type, envs) for name, tag in self.config.tags.items()}
         for name, tag in self.config.tags.items():
             options_for(self.factories[name], tag.env_config, f"custom_envs.{name}.env_config")
         self._places = Places(plan, self.config, self.factories, trace)
         self.pool = self._places.pool
-        self._beginning = Beginning(self.config, self.factories, self.pool)
+        self._beginning = Beginning(self.config, self.factories, self.pool, self._places.step_timeout)
         self.trajectories: list[Trajectory] = []
         self.begun = self._driven = False
-        self._turns = Turns(self.pool, self.config.format_penalty)
+        self._turns = Turns(self.pool, self.config.format_penalty, limited=bool(self.config.timeouts))
         self._history_digest = ""
 
     def __len__(self) -> int:
@@ -88,7 +89,10 @@ class Groups:
     # -- resets ----------------------------------------------------------------------------------------
 
     def reset(self, seed: int | None = None) -> list[dict[str, Any]]:
-        """Begins an episode everywhere, and gives the rollout cache: one entry per environment.
+        """Begins an episode everywhere, and gives the caches of the environments that began.
+
+        One that could not be built or reset has no state that a model could be shown: it is left out. `rollout_cache`
+        has it, and `statuses` says why it failed.
 
         Group g gets `seed + g`, all its members the same. Without a seed: train goes on behind the last seed that was
         used, from its base seed on; val begins with its own each time.
@@ -104,7 +108,7 @@ class Groups:
         if self.config.manager.check_groups:
             self._beginning.check_alike(trajectories)
         self.trajectories, self.begun, self.seed_counter = trajectories, True, counter
-        return self.rollout_cache
+        return [trajectory.cache for trajectory in trajectories if not trajectory.over]
 
     def next_seed(self) -> int:
         """The seed of the first group at the next reset that is given none; drawn now, if it is to be drawn."""

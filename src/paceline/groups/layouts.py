@@ -19,17 +19,28 @@ class Layouts:
         self._pool = pool
         self._made: dict[str, Outcome] = {}
 
-    def make(self, orders: Mapping[int, tuple[Any, Any, int, str]], tags: Mapping[int, str]) -> dict[int, Outcome]:
+    def make(
+        self,
+        orders: Mapping[int, tuple[Any, Any, int, str]],
+        tags: Mapping[int, str],
+        limits: Mapping[int, float | None],
+    ) -> dict[int, Outcome]:
         """Gives the layout of each order (kind, options, seed, mode); None for kinds that have none apart.
 
         Args:
             orders: By number.
             tags: The tag of each: with seed and mode it names a layout.
+            limits: Seconds that the making of each may take; where none is said, as the pool has it.
         """
         names = {index: digest([tags[index], *order[2:]]) for index, order in orders.items() if lays_out(order[0])}
-        missing = {name: orders[index] for index, name in names.items() if name not in self._made}
-        made = self._pool.map(make_layout, missing.values(), keys=list(missing), outcomes=True) if missing else []
-        now = dict(zip(missing, made, strict=True))
+        missing: dict[float | None, dict[str, Any]] = {}
+        for index, name in names.items():
+            if name not in self._made:
+                missing.setdefault(limits.get(index), {})[name] = orders[index]
+        now: dict[str, Outcome] = {}
+        for limit, some in missing.items():
+            made = self._pool.map(make_layout, some.values(), keys=list(some), outcomes=True, deadline=limit)
+            now |= zip(some, made, strict=True)
         result = {index: Outcome() for index in orders}
         result |= {index: now.get(name) or self._made[name] for index, name in names.items()}
         self._keep({name: outcome for name, outcome in now.items() if outcome.ok})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from paceline.catalog.text_envs import Factory, check_is_text_env, lookup_of, ta
 from paceline.engine import Anew, data_record
 from paceline.errors import BadInput, PacelineError
 from paceline.groups.trajectory import Turned, check_is_state
+from paceline.kinds import reward_of
 from paceline.types import Failure
 
 data_record(Failure)
@@ -39,6 +41,7 @@ class Member:
         self._env = make(options_for(make, config, f"custom_envs.{tag}.env_config"))
         self._most, self._tag = most, tag
         self._used, self._over = 0, True
+        self._took = 0.0  # seconds of the last call that a trajectory consists of
         self._tells_raw = False  # whether the environment itself says raw_reward, in this episode
         self._names: dict[Any, str] = {}
         self._numbers: dict[str, Any] = {}
@@ -51,6 +54,7 @@ class Member:
 
     def begin(self, seed: int, mode: str, layout: Any, dynamics: int | None) -> Anew:
         """Begins an episode; everything before is void."""
+        start = perf_counter()
         offered = {"seed": seed, "mode": mode}
         offered |= {} if layout is None else {"layout": layout}
         offered |= {} if dynamics is None else {"dynamics": dynamics}
@@ -64,16 +68,18 @@ class Member:
         names = lookup_of(self._env)
         state = self._env.render()
         self._check(state)
+        self._took = perf_counter() - start
         return Anew(Begun(state, () if names is None else tuple(names.values())))
 
     def turn(self, actions: Sequence[str]) -> Turned:
         """Carries out the valid ones of `actions`, as many as the budget has, up to the end of the episode."""
+        start = perf_counter()
         if self._over:
-            return None, [], 0, 0.0, {}, True, True, None
+            return None, [], 0, 0, {}, True, True, None
         valid = self._valid(actions)
         executed: list[Any] = []
         info: dict[str, Any] = {"raw_reward": 0.0}
-        reward, done, state, failure = 0.0, False, None, None  # type: float, bool, Any, Failure | None
+        reward, done, state, failure = 0, False, None, None  # type: float, bool, Any, Failure | None
         try:
             for action in valid[: self._most - self._used]:
                 gained, done, told = self._step(action)
@@ -91,6 +97,7 @@ class Member:
                 self._check(state)
         except Exception as error:
             state, failure = None, self._failed(error, self._used + len(executed))
+        self._took = perf_counter() - start
         self._used += len(executed)
         self._over = done or self._used >= self._most or failure is not None
         return state, executed, len(valid), reward, info, done, False, failure
@@ -118,7 +125,7 @@ class Member:
         if not _is_finite(reward):
             name = type(self._env).__name__
             raise BadInput(f"{self._tag}: step({action!r:.60}) of {name} gave a reward of {reward!r:.60}")
-        return float(reward), bool(done), info
+        return reward_of(reward), bool(done), info
 
     def _valid(self, actions: Sequence[str]) -> list[Any]:
         lookup = lookup_of(self._env)
@@ -135,6 +142,10 @@ class Member:
         return valid
 
     # -- looking ---------------------------------------------------------------------------------------
+
+    def took(self) -> float:
+        """Seconds of its last turn, or of the beginning. Not a part of a turn: it is never the same twice."""
+        return self._took
 
     def show(self) -> Any:
         """What it looks like now."""

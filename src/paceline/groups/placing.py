@@ -10,6 +10,7 @@ from typing import Any
 
 from paceline.catalog.text_envs import Factory, text_env_names
 from paceline.engine import HERE, Plan, Pool, Trace, current_budget
+from paceline.engine.pool import DEADLINE
 from paceline.errors import BadInput, NotSendable, PlanNotMet
 from paceline.groups.config import GroupsConfig
 from paceline.groups.member import Member
@@ -42,6 +43,12 @@ class Places:
             self._plan = Plan("process", self.pool.plan.workers, isolate=True, why=why, trust=trust)
 
     @property
+    def step_timeout(self) -> float | None:
+        """Seconds that a call may take where no tag says otherwise; None: as long as it likes."""
+        said = self._config.manager.step_timeout
+        return DEADLINE if said is None and self._asked.backend != "auto" else said
+
+    @property
     def plan(self) -> Plan:
         """Where the environments live, and why."""
         return self.pool.plan if self._lets_auto_choose else self._plan
@@ -61,8 +68,8 @@ class Places:
         self.pool.move(self._spread(len(self._tag_of), workers, 0), backend=backend, workers=workers)
         there = Plan(backend, workers, why=_SWITCHED, trust=self._asked.trust) if wanted else None
         self._plan = there or Plan("inline", 1, why=_SWITCHED)
-        if not wanted and self._config.manager.step_timeout is not None:
-            _log.warning("es_manager.step_timeout is not kept in the caller's process: a step that hangs there, hangs")
+        if not wanted and (said := next(iter(self._config.timeouts), "")):
+            _log.warning("%s is not kept in the caller's process: a step that hangs there, hangs", said)
 
     @property
     def _lets_auto_choose(self) -> bool:
@@ -114,12 +121,13 @@ def asked_plan(plan: str | int | Plan, config: GroupsConfig) -> Plan:
         BadInput: the two do not go together.
     """
     asked = _chosen(Plan.parse(plan).not_of_a_vector(), config)
-    timeout, kept = config.manager.step_timeout, config.manager.sequential_env_types
-    if timeout is not None and asked.backend == "auto":
+    timeouts, kept = config.timeouts, config.manager.sequential_env_types
+    if timeouts and asked.backend == "auto":
         asked = replace(asked, isolate=True)  # nobody can end a step that hangs in the caller's own process
-    if timeout is not None and asked.backend in ("inline", "thread"):
+    if timeouts and asked.backend in ("inline", "thread"):
+        key, seconds = next(iter(timeouts.items()))
         raise BadInput(
-            f"es_manager.step_timeout: {timeout} cannot be kept on the {asked.backend} backend, which cannot end a "
+            f"{key}: {seconds} cannot be kept on the {asked.backend} backend, which cannot end a "
             "step that hangs; use processes"
         )
     if kept and asked.isolate:
@@ -130,20 +138,16 @@ def asked_plan(plan: str | int | Plan, config: GroupsConfig) -> Plan:
 
 
 def _why_isolated(config: GroupsConfig) -> str:
-    if config.manager.step_timeout is None:
+    if not config.timeouts:
         return "the plan isolates"
-    return "step_timeout is set, and only a process can be ended"
+    name = next(iter(config.timeouts)).rpartition(".")[2]
+    return f"{name} is set, and only a process can be ended"
 
 
 def _is_a_wish(plan: str | int | Plan, config: GroupsConfig) -> bool:
     """Whether only the configuration asks for processes, and nothing says that they must be."""
     asked, manager = Plan.parse(plan), config.manager
-    return (
-        asked.backend == "auto"
-        and not asked.isolate
-        and bool(manager.use_multiprocessing)
-        and manager.step_timeout is None
-    )
+    return asked.backend == "auto" and not asked.isolate and bool(manager.use_multiprocessing) and not config.timeouts
 
 
 def _chosen(asked: Plan, config: GroupsConfig) -> Plan:

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from paceline.errors import BadInput
+from paceline.errors import BadInput, CallTimeout, TrajectoryTimeout
 from paceline.seeds import digest
 from paceline.types import Failure
+
+_SHORTEST = 1e-3  # seconds that a call gets at the least
 
 Turned = tuple[Any, list[Any], int, float, dict[str, Any], bool, bool, Failure | None]
 """What one turn did: state, actions that were carried out, how many were valid, reward, info, whether it is done,
@@ -34,7 +36,7 @@ class EnvStatus:
         truncated: Whether it ended without success.
         terminated: Whether it has ended.
         num_actions: How many actions were carried out.
-        rewards: One per turn.
+        rewards: One per turn: what its actions were given, added up from 0. An int where the environment gave ints.
         seed: What its environment was reset with.
         failure: Why it could not go on, if that is how it ended: an exception, a lost worker, a hang.
         cut: Why it was ended from outside ("deadline", "quorum"), if it was. Such an end depends on time.
@@ -57,10 +59,31 @@ class EnvStatus:
 
 
 class Trajectory:
-    """One environment's cache and status, from reset to reset."""
+    """One environment's cache and status, from reset to reset.
 
-    def __init__(self, env_id: int, group_id: int, tag: str, most: int, seed: int) -> None:
+    Args:
+        env_id: Which environment.
+        group_id: Its group.
+        tag: Its kind.
+        most: How many actions it may have.
+        seed: What its environment is reset with.
+        call_limit: Seconds that one call of its environment may take; None: as the pool has it.
+        time_limit: Seconds that it may take in all, in its environment and with its policy; None: as many as it likes.
+    """
+
+    def __init__(
+        self,
+        env_id: int,
+        group_id: int,
+        tag: str,
+        most: int,
+        seed: int,
+        call_limit: float | None = None,
+        time_limit: float | None = None,
+    ) -> None:
         self.env_id, self.most = env_id, most
+        self.time_limit, self._call_limit = time_limit, call_limit
+        self._seconds = 0.0  # of its own: it does not count when it waits for others
         self.status = EnvStatus(seed=seed)
         self.names: tuple[str, ...] = ()
         self.tries_in_vain = 0  # how often the question was asked that was never answered, if that is how it ended
@@ -82,6 +105,45 @@ class Trajectory:
         """A state per turn, and the last one. Whoever was given the cache may have put another list there."""
         history: list[dict[str, Any]] = self.cache["history"]
         return history
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds; None: there is no limit."""
+        return None if self.time_limit is None else max(0.0, self.time_limit - self._seconds)
+
+    @property
+    def deadline(self) -> float | None:
+        """Seconds that its next call may take; None: as the pool has it."""
+        left = self.time_left
+        if left is None or (self._call_limit is not None and self._call_limit <= left):
+            return self._call_limit
+        return max(left, _SHORTEST)
+
+    def count(self, seconds: float) -> None:
+        """Adds to the time of its own."""
+        self._seconds += seconds
+
+    def spend(self, seconds: float) -> None:
+        """Counts what a call took. If that is too much, and it has not come to an end, it fails."""
+        self.count(seconds)
+        if self.time_limit is not None and self._seconds > self.time_limit and not self.over:
+            self.fail(Failure.of(self.out_of_time("it went on for"), step=self.status.num_actions))
+
+    def out_of_time(self, what: str) -> TrajectoryTimeout:
+        """The error of a trajectory that has taken too long; `what` is the beginning of its message."""
+        return TrajectoryTimeout(
+            f"{what} {self._seconds:.3g} s in all; its trajectory_timeout is {self.time_limit:g} s"
+        )
+
+    def read(self, error: BaseException) -> BaseException:
+        """What the error of a call means here: whose limit it was that a call which was ended has overrun."""
+        left = self.time_left
+        if not isinstance(error, CallTimeout) or left is None or self.deadline == self._call_limit:
+            return error
+        self.count(left)
+        mine = self.out_of_time("its environment was ended in the middle of a call, after")
+        mine.__cause__ = error
+        return mine
 
     def begin(self, begun: Any) -> None:
         """Takes the first state in (a `Begun`)."""
@@ -114,7 +176,7 @@ class Trajectory:
         if self.over:
             self.status.late += 1
             return
-        self._enter(said, [], 0.0, {}, None)
+        self._enter(said, [], 0, {}, None)
         self.fail(failure)
 
     def fail(self, failure: Failure) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import operator
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -29,7 +29,7 @@ from paceline.types import Failure
 _LATE = ("wait", "truncate")
 _PARTS, _SMALLEST = 2, 32  # in how many parts turns are sent, and how many are not worth another message
 _TELL = 5  # failures of a kind that are told one by one
-_TAKEN, _HANDLE = operator.attrgetter("taken"), operator.attrgetter("handle")
+_TAKEN, _HANDLE, _CLOCK = (operator.attrgetter(name) for name in ("taken", "handle", "clock"))
 _told: Counter[str] = Counter()
 _log = logging.getLogger("paceline")
 
@@ -42,15 +42,17 @@ class Ticket:
         said: The input.
         plain: Whether its actions are strings and nothing more, so that equal ones are the same.
         handle: Where the answer will be, or is; None if it has not been sent, or will not be: the trajectory was over.
+        clock: Where the seconds that the turn took will be, if they count.
         taken: Whether the answer has been taken in.
         done: Whether the trajectory was over with it.
     """
 
-    __slots__ = ("done", "handle", "plain", "said", "taken", "trajectory")
+    __slots__ = ("clock", "done", "handle", "plain", "said", "taken", "trajectory")
 
     def __init__(self, trajectory: Trajectory, said: Said, plain: bool) -> None:
         self.trajectory, self.said, self.plain = trajectory, said, plain
         self.handle: Handle | None = None
+        self.clock: Handle | None = None
         self.taken = self.done = False
 
     @property
@@ -117,11 +119,13 @@ class Part:
         tickets: One of an environment at the most.
         packed: Environment → what its member is asked with.
         apart: Whether each can be answered by itself.
+        limit: Seconds that each turn may take; None: as the pool has it.
     """
 
     tickets: list[Ticket]
     packed: dict[int, Any]
     apart: bool
+    limit: float | None
 
     def calls_of(self, tickets: Sequence[Ticket]) -> dict[int, Any]:
         """What those of its tickets that are left ask."""
@@ -131,10 +135,16 @@ class Part:
 
 
 class Turns:
-    """Posts turns to a pool, and takes their answers into trajectories."""
+    """Posts turns to a pool, and takes their answers into trajectories.
 
-    def __init__(self, pool: Pool, penalty: float) -> None:
-        self._pool, self._penalty = pool, penalty
+    Args:
+        pool: Where the environments live.
+        penalty: What a turn with invalid actions costs.
+        limited: Whether some trajectories have limits of their own, in seconds.
+    """
+
+    def __init__(self, pool: Pool, penalty: float, *, limited: bool) -> None:
+        self._pool, self._penalty, self._limited = pool, penalty, limited
         self.pending: list[Ticket] = []
         self._unsent: deque[Part] = deque()
         self._told_of_late = False
@@ -145,7 +155,9 @@ class Turns:
         They are under way from the beginning: what an interrupt has kept from being sent is sent by whoever waits next.
         If one of them cannot be sent, nobody's turn is.
         """
-        parts = [Part(some, self._pool.pack(_calls(some)), apart) for some in self._parts(tickets)]
+        parts = [
+            Part(some, self._pool.pack(_calls(some)), apart, self._limit(some[0])) for some in self._parts(tickets)
+        ]
         with UNINTERRUPTED:
             for part in parts:
                 self._unsent.append(part)
@@ -195,18 +207,42 @@ class Turns:
         with UNINTERRUPTED:  # else a turn could be played, and nobody would know
             tickets = _left(part.tickets)
             if tickets:
-                handle = self._pool.post_packed("turn", part.calls_of(tickets), apart=part.apart)
+                handle = self._pool.post_packed("turn", part.calls_of(tickets), deadline=part.limit, apart=part.apart)
                 for ticket in tickets:
                     ticket.handle = handle
+            if self._limited:
+                self._send_clocks(part)
             self._unsent.popleft()
+
+    def _send_clocks(self, part: Part) -> None:
+        """Behind their turns: turns themselves must not tell how long they took, or none could be compared."""
+        timed = [ticket for ticket in part.tickets if ticket.trajectory.time_limit is not None and not ticket.taken]
+        if timed:
+            calls = self._pool.pack({ticket.env_id: () for ticket in timed})
+            handle = self._pool.post_packed("took", calls, record=False, apart=part.apart)
+            for ticket in timed:
+                ticket.clock = handle
 
     def _parts(self, tickets: Sequence[Ticket]) -> Iterator[list[Ticket]]:
         """What is sent together: while workers play one part, the next is packed, and the one before is taken in."""
         here = self._pool.place == "inline"
         size = max(len(tickets) if here else -(-len(tickets) // _PARTS), _SMALLEST)
         for wave in self._waves(tickets):
-            turns = list(wave.values())
-            yield from (turns[start : start + size] for start in range(0, len(turns), size))
+            for turns in self._alike(list(wave.values())):
+                yield from (turns[start : start + size] for start in range(0, len(turns), size))
+
+    def _alike(self, tickets: list[Ticket]) -> Iterable[list[Ticket]]:
+        """By the seconds that a turn of theirs may take."""
+        if not self._limited:
+            return (tickets,)
+        alike: dict[float | None, list[Ticket]] = {}
+        for ticket in tickets:
+            alike.setdefault(self._limit(ticket), []).append(ticket)
+        return alike.values()
+
+    def _limit(self, ticket: Ticket) -> float | None:
+        """Seconds that a turn may take; in the caller's process nothing could end it."""
+        return ticket.trajectory.deadline if self._limited and self._pool.place != "inline" else None
 
     def _waves(self, tickets: Sequence[Ticket]) -> list[dict[int, Ticket]]:
         """First turns, second turns …, by environment."""
@@ -228,9 +264,9 @@ class Turns:
         """Takes answers in until `goal` of the tickets have theirs, or `timeout` seconds have passed."""
         end = None if timeout is None else monotonic() + timeout
         self._go_on()
-        handles = _handles(tickets)
+        handles = self._handles(tickets)
         if len(self.pending) > len(tickets):  # stragglers of earlier calls too
-            wait_for_any(_handles(self.pending), 0.0)
+            wait_for_any(self._handles(self.pending), 0.0)
         self._take_in()
         while sum(map(_TAKEN, tickets)) < goal:
             left = None if end is None else end - monotonic()
@@ -261,6 +297,12 @@ class Turns:
         """Waits for everything under way."""
         self.wait(self.pending, len(self.pending), None)
 
+    def _handles(self, tickets: Sequence[Ticket]) -> list[Handle]:
+        handles = dict.fromkeys(map(_HANDLE, tickets))
+        if self._limited:
+            handles |= dict.fromkeys(map(_CLOCK, tickets))
+        return [handle for handle in handles if handle is not None]
+
     def _come_late(self, ticket: Ticket) -> None:
         ticket.trajectory.status.late += 1
         ticket.taken = ticket.done = True
@@ -278,7 +320,7 @@ class Turns:
                 for ticket in self.pending:
                     env_id, handle = ticket.trajectory.env_id, ticket.handle
                     outcome = None if handle is None or (waiting and env_id in waiting) else handle.found(env_id)
-                    if outcome is None:
+                    if outcome is None or (ticket.clock is not None and not ticket.clock.has(env_id)):
                         waiting.add(env_id)
                     else:
                         raised = self._take(ticket, outcome, failed)
@@ -304,7 +346,9 @@ class Turns:
         elif is_of_the_plan(error):
             return error
         else:
-            trajectory.lose(Failure.of(error, step=status.num_actions), ticket.said)
+            trajectory.lose(Failure.of(trajectory.read(error), step=status.num_actions), ticket.said)
+        if ticket.clock is not None and (clock := ticket.clock.outcome(ticket.env_id)).error is None:
+            trajectory.spend(clock.answer)
         ticket.done = status.terminated
         if status.failure is not None and not over:
             failed.append(trajectory)
@@ -324,10 +368,6 @@ def _calls(tickets: Sequence[Ticket]) -> dict[int, tuple[Any, ...]]:
         actions = ticket.said[0]
         calls[ticket.trajectory.env_id] = known.setdefault(actions, (actions,)) if ticket.plain else (actions,)
     return calls
-
-
-def _handles(tickets: Sequence[Ticket]) -> list[Handle]:
-    return [handle for handle in dict.fromkeys(map(_HANDLE, tickets)) if handle is not None]
 
 
 def is_of_the_plan(error: BaseException) -> bool:
