@@ -165,6 +165,9 @@ class Net(nn.Module):
     def epsilon_decay(self, rate: float) -> None:
         self.epsilon *= 1 - rate
 
+    def save(self, path: Path) -> None:
+        torch.save(self.state_dict(), path)
+
 
 class Normed(Net):
     """Has sums that depend on how many threads torch computes on."""
@@ -304,6 +307,58 @@ class Environment:
                 entity.transition(self.world)
         for agent in self.agents:
             agent.transition(self.world)
+
+
+class ImageRenderer:
+    """Writes what it has been shown as text, under a picture's name."""
+
+    def __init__(self, experiment_name: str, record_period: int, num_turns: int) -> None:
+        self.name, self.frames = experiment_name, list[str]()
+
+    def add_image(self, world: Any) -> None:
+        self.frames.append(f"{world.total_reward:.3f} {random.random()}")  # a renderer may draw
+
+    def save_gif(self, epoch: int, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{self.name}_epoch{epoch}.gif").write_text("\n".join(self.frames))
+        self.frames.clear()
+
+
+class ConsoleLogger:
+    """Prints a line for every epoch."""
+
+    def __init__(self, max_epochs: int) -> None:
+        self.max_epochs = max_epochs
+
+    def record_turn(self, epoch: int, loss: float, reward: float, epsilon: float = 0.0) -> None:
+        print(f"epoch {epoch} of {self.max_epochs}")
+
+
+class LoopedEnvironment(Environment):
+    """Has a loop of its own, as Sorrel's has: on the caller's generators and threads, trained after every epoch."""
+
+    threads = 0
+
+    def run_experiment(
+        self, animate: bool = True, logging: bool = True, logger: Any = None, output_dir: Path | None = None
+    ) -> str:
+        settings, self.threads = self.config["experiment"], torch.get_num_threads()
+        pictures = ImageRenderer(type(self).__name__, settings["record_period"], settings["max_turns"])
+        logger = logger or ConsoleLogger(settings["epochs"])
+        for epoch in range(settings["epochs"] + 1):
+            self.reset()
+            for agent in self.agents:
+                agent.model.start_epoch_action(epoch=epoch)
+            while self.turn < settings["max_turns"]:
+                if animate:
+                    pictures.add_image(self.world)
+                self.take_turn()
+            for agent in self.agents:
+                agent.model.end_epoch_action(epoch=epoch)
+            loss = sum(agent.model.train_step() for agent in self.agents)
+            if logging:
+                logger.record_turn(epoch, loss, self.world.total_reward, self.agents[0].model.epsilon)
+        return "done"
 
 
 class QuietEnvironment(Environment):
