@@ -1,11 +1,10 @@
-"""`ParallelEnvironment` around an environment that has a loop of its own, as Sorrel's has: which one runs, what it writes."""
+"""`ParallelEnvironment` and environments with a loop of their own, as Sorrel's have: which runs, and what it writes."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,14 @@ class Mixed(ParallelEnvironment, twin.LoopedEnvironment):
     """The mixin form."""
 
 
-def made(kind: type[Any] = twin.LoopedEnvironment, models: Callable[[], Any] = twin.Net, **parallel: Any) -> Any:
+def made(
+    kind: type[Any] = twin.LoopedEnvironment, models: Callable[[], Any] = twin.Net, save: bool = False, **parallel: Any
+) -> Any:
     """An environment from seeds that are always the same."""
     random.seed(3), np.random.seed(3), torch.manual_seed(3)
     experiment = {"epochs": 4, "max_turns": 5, "record_period": 2}
-    return kind({"experiment": experiment, "parallel": parallel}, [models() for _ in range(3)])
+    config = {"experiment": experiment, "model": {"save_weights": save}, "parallel": parallel}
+    return kind(config, [models() for _ in range(3)])
 
 
 def left(env: Any) -> str:
@@ -85,3 +87,55 @@ def test_settings_that_the_environments_own_run_does_not_know_are_told() -> None
         ParallelEnvironment(made(), other).run_experiment()
     with pytest.raises(BadInput, match=r"parallel\.streams is 'mine'"):
         ParallelEnvironment(made(streams="mine"))
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["with a loop of its own", "without one"])
+@pytest.mark.parametrize("method", ["run_experiment", "run_experiment_parallel"])
+@pytest.mark.parametrize("keyword", [{"anmate": 1}, {"resume": "x"}, {"trace": "t.json"}, {"checkpoint": True}])
+def test_a_keyword_that_is_not_known_is_an_error_that_names_it(method: str, own: bool, keyword: dict[str, Any]) -> None:
+    env = ParallelEnvironment(made(twin.LoopedEnvironment if own else twin.Environment, twin.Net, streams="own"))
+    (name,) = keyword
+    words = "did you mean animate" if name == "anmate" else "there are animate, logging, logger, output_dir"
+    with pytest.raises(BadInput, match=rf"run_experiment\(\)\.{name} is not known; {words}"):
+        getattr(env, method)(**keyword)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_pictures_weights_and_log_rows_are_written_and_change_nothing(
+    later: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By the classes that the environment's own loop has, and unless something else is said; a renderer may draw."""
+    there = {"enabled": True, "async_learning": later, "num_workers": 0, "train_interval": 2}
+    plain = made(**there)
+    ParallelEnvironment(plain).run_experiment(False, False)
+    expected = left(plain)
+    assert capfd.readouterr().out == ""
+    env = made(save=True, **there)
+    ParallelEnvironment(env).run_experiment(output_dir=tmp_path)
+    assert left(env) == expected
+    assert capfd.readouterr().out.splitlines() == [f"epoch {epoch} of 4" for epoch in range(5)]
+    pictures = {f"LoopedEnvironment_epoch{epoch}.gif" for epoch in (0, 2, 4)}
+    assert {path.name: len(path.read_text().splitlines()) for path in (tmp_path / "gifs").iterdir()} == dict.fromkeys(
+        pictures, 5
+    )
+    saved = {path.name[20:]: torch.load(path) for path in (tmp_path / "checkpoints").iterdir()}
+    assert set(saved) == {f"epoch-{epoch}-agent-{agent}.pkl" for epoch in (0, 2, 4) for agent in range(3)}
+    first, last = (digest(saved[f"epoch-{epoch}-agent-1.pkl"]) for epoch in (0, 4))
+    assert (last != first, last == digest(env.agents[1].model.state_dict())) == (not later, not later)  # those that act
+
+
+@pytest.mark.parametrize(
+    ("kind", "models", "keywords", "words"),
+    [
+        (twin.Environment, twin.Net, {"animate": True, "output_dir": "x"}, "that has a ImageRenderer: animate=False"),
+        (twin.Environment, twin.Net, {"logging": True}, "that has a ConsoleLogger: give a logger"),
+        (twin.Environment, twin.Net, {}, "give output_dir, or experiment.output_dir"),
+        (twin.LoopedEnvironment, twin.Watched, {}, "the model of agent 0, a Watched, has no save"),
+        (twin.LoopedEnvironment, twin.Net, {"animate": "perhaps"}, r"run_experiment\(\)\.animate is 'perhaps'"),
+        (twin.LoopedEnvironment, twin.Net, {"logger": 3}, "logger=3: give one that has record_epoch"),
+    ],
+)
+def test_what_a_run_cannot_write_is_refused_by_name(kind: Any, models: Any, keywords: Any, words: str) -> None:
+    env = made(kind, models if models is twin.Net else lambda: models(0), save=True)
+    with pytest.raises(BadInput, match=words):
+        ParallelEnvironment(env).run_experiment_parallel(**keywords)

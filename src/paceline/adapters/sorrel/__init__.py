@@ -7,7 +7,8 @@ asking.py        answers computed in workers, used where they still hold
 learning.py      trainings: when, where, and when their weights act · learner.py one of them
 replica.py       an object here and its copy elsewhere, kept the same · parts/ what a change is
 buffer.py        Buffer, ThreadSafe, ThreadSafeBuffer
-config.py        the block `parallel` · record.py what a run leaves · outputs.py what it writes: log rows, pictures, weights
+config.py        the block `parallel` · record.py what a run leaves
+outputs.py       what it writes: log rows, pictures, weights
 """
 
 from paceline.adapters.sorrel.buffer import Buffer, ThreadSafe, ThreadSafeBuffer

@@ -24,9 +24,9 @@ class Parallel(Settings):
     """The block `parallel`.
 
     Attributes:
-        enabled: Whether `run_experiment` is Paceline's, with the switches that follow; else it is the environment's own,
-            if that has one.
-        streams: "own": `run_experiment` is Paceline's without `enabled`, too: every agent has random streams of its own.
+        enabled: Whether `run_experiment` is Paceline's, with the switches that follow; else it is the one that the
+            environment itself has, if there is one.
+        streams: "own": `run_experiment` is Paceline's without `enabled`, too; agents have random streams of their own.
         parallel_actions: Whether agents are asked for actions in workers.
         parallel_training: Whether agents are trained in workers.
         async_learning: Whether agents go on playing while they are trained, `lag` trainings behind.

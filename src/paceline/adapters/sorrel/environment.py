@@ -104,7 +104,7 @@ class ParallelEnvironment:
         record, own = Record(), getattr(self._env, "config", None)
         if others := differences(self._given, own) if self._given is not None and self._given is not own else []:
             raise BadInput(
-                f"parallel.enabled is false, so the environment's own run_experiment is called, which reads the "
+                "parallel.enabled is false, so the environment's own run_experiment is called, which reads the "
                 f"environment's own config: {', '.join(others)}. Say it there, or set parallel.streams: own"
             )
         idle = self._parallel.model_fields_set & {"on_failure", "train_interval"}
@@ -112,8 +112,8 @@ class ParallelEnvironment:
             idle |= {"train_interval"}
         if idle:
             record.note(
-                f"{' and '.join(sorted(idle))} without effect: parallel.enabled is false, so this is the environment's own "
-                "run_experiment; parallel.streams: own, or run_experiment_parallel(), is Paceline's"
+                f"{' and '.join(sorted(idle))} without effect: parallel.enabled is false, so this is the environment's "
+                "own run_experiment; parallel.streams: own, or run_experiment_parallel(), is Paceline's"
             )
         return record
 

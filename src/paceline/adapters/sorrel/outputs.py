@@ -122,8 +122,8 @@ class Outputs:
         given = dict(zip(names, args, strict=False))
         if len(args) > len(names) or given.keys() & kwargs.keys():
             raise BadInput(f"run_experiment() takes {', '.join(Asked.model_fields)}, each of them once")
-        known = [name for name in Asked.model_fields if name in own and own[name].default is not inspect.Parameter.empty]
-        defaults = {name: own[name].default for name in known}
+        known = {name: each.default for name, each in own.items() if name in Asked.model_fields}
+        defaults = {name: value for name, value in known.items() if value is not inspect.Parameter.empty}
         if "logging" not in defaults:
             defaults["logging"] = kwargs.get("logger", given.get("logger")) is not None
         return Asked.read({**defaults, **given, **kwargs}, "run_experiment()")
