@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import time
 from itertools import count
 from pathlib import Path
@@ -442,6 +443,66 @@ class Raises(Net):
         if self.trainings == 2:
             raise RuntimeError("no more")
         return loss
+
+
+class Spoils(Net):
+    """Its second training fills weights, and with them its optimizer, with NaN, as a rate that is too high does."""
+
+    loss = float("nan")
+
+    def train_step(self) -> float:
+        loss = super().train_step()
+        if self.trainings == 2:
+            with torch.no_grad():
+                self.net[2].weight.fill_(torch.nan)
+                self.optimizer.state[self.net[2].weight]["exp_avg"].fill_(torch.inf)
+            self.memory.add(np.ones(25), 1, 1.0, True)
+            return self.loss
+        return loss
+
+
+class SpoilsUnseen(Spoils):
+    """As `Spoils`, with a loss like any other."""
+
+    loss = 0.5
+
+
+class LosesItself(Net):
+    """The loss of its second training is NaN, and its weights are numbers."""
+
+    def train_step(self) -> float:
+        loss = super().train_step()
+        return float("nan") if self.trainings == 2 else loss
+
+
+class SpoilsTable(Table):
+    """A model of NumPy alone, whose second training puts another array in the place of its values."""
+
+    def train_step(self) -> float:
+        loss = super().train_step()
+        if len(self.losses) == 2:
+            self.values = self.values + np.array([0.0, np.inf, 0.0, 0.0])
+        return loss
+
+
+class Exits(Net):
+    """Its second training ends the program, if it is let."""
+
+    def train_step(self) -> float:
+        loss = super().train_step()
+        if self.trainings == 2:
+            sys.exit(4)
+        return loss
+
+
+class Masked(Net):
+    """Has a mask that is infinite, and is made anew in every training."""
+
+    mask = torch.empty(0)
+
+    def train_step(self) -> float:
+        self.mask = torch.full((4,), -torch.inf)
+        return super().train_step()
 
 
 class Dies(Net):

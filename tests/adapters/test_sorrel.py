@@ -18,7 +18,7 @@ import torch
 
 from paceline import digest
 from paceline.adapters.sorrel import Buffer, ParallelEnvironment, Record, ThreadSafe, ThreadSafeBuffer
-from paceline.errors import BadInput, NotSendable, SharedRandomness, WorkerLost
+from paceline.errors import BadInput, Diverged, MemberExit, NotSendable, SharedRandomness, WorkerLost
 
 NO_DATA = ("optimizer", "rng", "seed", "rand", "roll")
 SWITCHES = ("parallel_actions", "parallel_training", "async_learning")
@@ -566,6 +566,7 @@ def test_epsilon_decays_and_loggers_are_told_as_sorrel_does_it() -> None:
 # -- failures ----------------------------------------------------------------------------------------------------
 
 
+UNTRAINED = "failed, and it is not trained any more"
 FROZEN = [(2, "run"), (4, "failed"), (6, "skipped")]
 
 
@@ -581,6 +582,7 @@ def test_a_training_that_fails_freezes_its_agent_and_changes_nothing_else(kind: 
     env, record = played(switched(False, True, False, on_failure="freeze", num_workers=3), models, epochs=6)
     assert list(record.failures) == ["agent_1"]
     assert words in record.failures["agent_1"].message
+    assert record.notes == [f"training 1 of agent_1 {UNTRAINED}: {record.failures['agent_1'].message}"]
     assert trainings(record, "agent_1") == FROZEN
     model = env.agents[1].model
     left = 2 if kind is twin.Raises else 1  # what raises leaves what it has changed, as in Python
@@ -588,6 +590,58 @@ def test_a_training_that_fails_freezes_its_agent_and_changes_nothing_else(kind: 
     assert [each.status for each in record.updates if each.agent != "agent_1"] == ["run"] * 6
     if kind is twin.Raises:
         assert everything(*played({"on_failure": "freeze"}, models, epochs=6)) == everything(env, record)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_training_that_diverges_or_exits_is_a_failure_of_its_agent_wherever_it_is(later: bool) -> None:
+    """Weights and optimizer are what they were before; a mask that is infinite by design is no failure."""
+    models = partial(nets, twin.Spoils, twin.SpoilsUnseen, twin.LosesItself, twin.Exits, twin.Masked)
+    inline = {"enabled": True, "async_learning": later, "num_workers": 0}
+    expected, clean = played(inline, models, epochs=6), played(inline, models, epochs=3)
+    env, record = played(switched(False, True, later), models, epochs=6)
+    assert everything(env, record) == everything(*expected)
+    messages = {agent: failure.message.partition(";")[0] for agent, failure in record.failures.items()}
+    assert messages == {
+        "agent_0": "it made weights that are not finite",
+        "agent_1": "it made weights that are not finite",
+        "agent_2": "its loss is nan",
+        "agent_3": "train_step() called sys.exit(4)",
+    }
+    assert [trainings(record, agent) for agent in messages] == [FROZEN] * 4
+    assert [note.partition(":")[0] for note in record.notes] == [
+        f"training 1 of {agent} {UNTRAINED}" for agent in messages
+    ]
+    for spoiled, before in zip(env.agents[:3], clean[0].agents, strict=False):
+        held = [[model.state_dict(), model.optimizer.state_dict()] for model in (spoiled.model, before.model)]
+        assert digest(held[0]) == digest(held[1])
+        assert spoiled.model.trainings == 2
+    rows = [(agent.model.memory.states == 1).all(axis=1).sum() for agent in env.agents]
+    assert rows == [1, 1, 0, 0, 0]  # all else is left, as by a training that raises
+
+
+@pytest.mark.parametrize("threads", [{}, switched(False, True, False, use_threads=True)], ids=["here", "on threads"])
+def test_arrays_that_are_not_finite_are_a_failure_here_and_on_threads(threads: dict[str, Any]) -> None:
+    models = partial(map, twin.SpoilsTable, range(3))
+    env, record = played(threads, lambda: list(models()), twin.QuietEnvironment, epochs=6)
+    assert [trainings(record, f"agent_{number}") for number in range(3)] == [FROZEN] * 3
+    assert all(np.isfinite(agent.model.values).all() and len(agent.model.losses) == 2 for agent in env.agents)
+
+
+def test_a_training_that_diverges_again_when_it_is_tried_again_has_not_happened_at_all() -> None:
+    env, record = played({"on_failure": "retry"}, lambda: nets(twin.Spoils), epochs=6)
+    assert trainings(record, "agent_0") == FROZEN
+    model = env.agents[0].model
+    assert (model.trainings, (model.memory.states == 1).all(axis=1).any()) == (1, False)
+
+
+@pytest.mark.parametrize(("kind", "error"), [(twin.Spoils, Diverged), (twin.Exits, MemberExit)])
+@pytest.mark.parametrize("parallel", [{}, switched(False, True, False)], ids=["here", "in workers"])
+def test_a_training_that_diverges_or_exits_ends_the_run_with_an_error_if_that_is_asked(
+    kind: type[twin.Net], error: type[Exception], parallel: dict[str, Any]
+) -> None:
+    with pytest.raises(error, match=r"not finite|sys\.exit") as raised:
+        played({**parallel, "on_failure": "fail"}, lambda: nets(kind), epochs=6)
+    assert sum("in a training of agent_0" in note for note in raised.value.__notes__) == 1
 
 
 def test_a_training_that_hangs_is_ended_at_its_deadline_and_freezes_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -341,8 +341,9 @@ class Learning:
             self._take_over(each, answer.changes)
         if answer.failure is not None:
             self._record.failures[each.name] = answer.failure
-            self._record.note(f"training {update.number} of {each.name} failed: {answer.failure.message}")
-            update.status, update.reason = "failed", f"{answer.failure.kind}: {answer.failure.message}"
+            what = answer.failure.message
+            self._record.note(f"training {update.number} of {each.name} failed, and it is not trained any more: {what}")
+            update.status, update.reason = "failed", f"{answer.failure.kind}: {what}"
             return
         update.figures = dict(answer.figures)
 
