@@ -505,6 +505,21 @@ class Masked(Net):
         return super().train_step()
 
 
+class Lazy(Spoils):
+    """Has a layer that gets its weights in its first training, and loses them in the second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.LazyLinear(2)
+
+    def train_step(self) -> float:
+        self.last(torch.ones(3))
+        loss = super().train_step()
+        if self.trainings == 2:
+            self.last.weight.data.fill_(torch.nan)
+        return loss
+
+
 class Dies(Net):
     """Its second training kills its process, at every try."""
 

@@ -644,6 +644,12 @@ def test_arrays_that_are_not_finite_are_a_failure_here_and_on_threads(threads: d
     assert all(np.isfinite(agent.model.values).all() and len(agent.model.losses) == 2 for agent in env.agents)
 
 
+def test_a_layer_that_has_no_weights_before_its_first_training_is_no_failure() -> None:
+    env, record = played({}, lambda: nets(twin.Lazy), epochs=4)
+    assert trainings(record, "agent_0") == [(2, "run"), (4, "failed")]
+    assert all(torch.isfinite(weight).all() for weight in env.agents[0].model.last.parameters())
+
+
 def test_a_training_that_diverges_again_when_it_is_tried_again_has_not_happened_at_all() -> None:
     env, record = played({"on_failure": "retry"}, lambda: nets(twin.Spoils), epochs=6)
     assert trainings(record, "agent_0") == FROZEN

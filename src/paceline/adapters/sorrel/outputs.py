@@ -117,8 +117,11 @@ class Outputs:
         """The arguments; what is not given is as the environment's own loop has it."""
         own: dict[str, inspect.Parameter] = {}
         for loop in self._loops:
-            own = {**inspect.signature(loop).parameters, **own}
-        names = [name for name in own if name != "self"] or list(Asked.model_fields)
+            _, *taken = inspect.signature(loop).parameters.values()
+            for each in taken:
+                if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+                    own.setdefault(each.name, each)
+        names = list(own or Asked.model_fields)
         given = dict(zip(names, args, strict=False))
         if len(args) > len(names) or given.keys() & kwargs.keys():
             raise BadInput(f"run_experiment() takes {', '.join(Asked.model_fields)}, each of them once")

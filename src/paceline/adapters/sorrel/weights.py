@@ -29,14 +29,13 @@ class Weights:
                     stack.append(value)
                 elif mutable(value):
                     if isinstance(part := blocks.get(id(value)) or part_of(value), Block):
-                        mine[key] = blocks[id(value)] = part
+                        if id(value) in blocks or _begun(part):
+                            mine[key] = blocks[id(value)] = part
                     elif id(value) not in seen:
                         seen.add(id(value))
                         stack.append(value)
             if mine:
                 self._holders.append((holder, mine))
-        for block in blocks.values():
-            block.begin(_itself)
 
     def are_spoiled(self) -> bool:
         """Whether an array is not finite that is in the place of one that was: a mask of −inf is no failure."""
@@ -68,6 +67,15 @@ class Weights:
                     yield block, block
                 elif mutable(now) and isinstance(part := part_of(now), Block):
                     yield block, part
+
+
+def _begun(block: Block) -> bool:
+    """Takes the shadow of an array. Whether that can be: a parameter of a lazy layer, say, has no numbers yet."""
+    try:
+        block.begin(_itself)
+    except (RuntimeError, ValueError):
+        return False
+    return True
 
 
 def _held(holder: Any) -> Iterable[tuple[Hashable, Any]]:
