@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import time
 from itertools import count
 from pathlib import Path
@@ -165,6 +166,9 @@ class Net(nn.Module):
     def epsilon_decay(self, rate: float) -> None:
         self.epsilon *= 1 - rate
 
+    def save(self, path: Path) -> None:
+        torch.save(self.state_dict(), path)
+
 
 class Normed(Net):
     """Has sums that depend on how many threads torch computes on."""
@@ -306,6 +310,58 @@ class Environment:
             agent.transition(self.world)
 
 
+class ImageRenderer:
+    """Writes what it has been shown as text, under a picture's name."""
+
+    def __init__(self, experiment_name: str, record_period: int, num_turns: int) -> None:
+        self.name, self.frames = experiment_name, list[str]()
+
+    def add_image(self, world: Any) -> None:
+        self.frames.append(f"{world.total_reward:.3f} {random.random()}")  # a renderer may draw
+
+    def save_gif(self, epoch: int, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{self.name}_epoch{epoch}.gif").write_text("\n".join(self.frames))
+        self.frames.clear()
+
+
+class ConsoleLogger:
+    """Prints a line for every epoch."""
+
+    def __init__(self, max_epochs: int) -> None:
+        self.max_epochs = max_epochs
+
+    def record_turn(self, epoch: int, loss: float, reward: float, epsilon: float = 0.0) -> None:
+        print(f"epoch {epoch} of {self.max_epochs}")
+
+
+class LoopedEnvironment(Environment):
+    """Has a loop of its own, as Sorrel's has: on the caller's generators and threads, trained after every epoch."""
+
+    threads = 0
+
+    def run_experiment(
+        self, animate: bool = True, logging: bool = True, logger: Any = None, output_dir: Path | None = None
+    ) -> str:
+        settings, self.threads = self.config["experiment"], torch.get_num_threads()
+        pictures = ImageRenderer(type(self).__name__, settings["record_period"], settings["max_turns"])
+        logger = logger or ConsoleLogger(settings["epochs"])
+        for epoch in range(settings["epochs"] + 1):
+            self.reset()
+            for agent in self.agents:
+                agent.model.start_epoch_action(epoch=epoch)
+            while self.turn < settings["max_turns"]:
+                if animate:
+                    pictures.add_image(self.world)
+                self.take_turn()
+            for agent in self.agents:
+                agent.model.end_epoch_action(epoch=epoch)
+            loss = sum(agent.model.train_step() for agent in self.agents)
+            if logging:
+                logger.record_turn(epoch, loss, self.world.total_reward, self.agents[0].model.epsilon)
+        return "done"
+
+
 class QuietEnvironment(Environment):
     """Draws from a generator of its own alone."""
 
@@ -386,6 +442,81 @@ class Raises(Net):
         loss = super().train_step()
         if self.trainings == 2:
             raise RuntimeError("no more")
+        return loss
+
+
+class Spoils(Net):
+    """Its second training fills weights, and with them its optimizer, with NaN, as a rate that is too high does."""
+
+    loss = float("nan")
+
+    def train_step(self) -> float:
+        loss = super().train_step()
+        if self.trainings == 2:
+            with torch.no_grad():
+                self.net[2].weight.fill_(torch.nan)
+                self.optimizer.state[self.net[2].weight]["exp_avg"].fill_(torch.inf)
+            self.memory.add(np.ones(25), 1, 1.0, True)
+            return self.loss
+        return loss
+
+
+class SpoilsUnseen(Spoils):
+    """As `Spoils`, with a loss like any other."""
+
+    loss = 0.5
+
+
+class LosesItself(Net):
+    """The loss of its second training is NaN, and its weights are numbers."""
+
+    def train_step(self) -> float:
+        loss = super().train_step()
+        return float("nan") if self.trainings == 2 else loss
+
+
+class SpoilsTable(Table):
+    """A model of NumPy alone, whose second training puts another array in the place of its values."""
+
+    def train_step(self) -> float:
+        loss = super().train_step()
+        if len(self.losses) == 2:
+            self.values = self.values + np.array([0.0, np.inf, 0.0, 0.0])
+        return loss
+
+
+class Exits(Net):
+    """Its second training ends the program, if it is let."""
+
+    def train_step(self) -> float:
+        loss = super().train_step()
+        if self.trainings == 2:
+            sys.exit(4)
+        return loss
+
+
+class Masked(Net):
+    """Has a mask that is infinite, and is made anew in every training."""
+
+    mask = torch.empty(0)
+
+    def train_step(self) -> float:
+        self.mask = torch.full((4,), -torch.inf)
+        return super().train_step()
+
+
+class Lazy(Spoils):
+    """Has a layer that gets its weights in its first training, and loses them in the second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.LazyLinear(2)
+
+    def train_step(self) -> float:
+        self.last(torch.ones(3))
+        loss = super().train_step()
+        if self.trainings == 2:
+            self.last.weight.data.fill_(torch.nan)
         return loss
 
 

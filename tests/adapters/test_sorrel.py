@@ -18,7 +18,7 @@ import torch
 
 from paceline import digest
 from paceline.adapters.sorrel import Buffer, ParallelEnvironment, Record, ThreadSafe, ThreadSafeBuffer
-from paceline.errors import BadInput, NotSendable, SharedRandomness, WorkerLost
+from paceline.errors import BadInput, Diverged, MemberExit, NotSendable, SharedRandomness, WorkerLost
 
 NO_DATA = ("optimizer", "rng", "seed", "rand", "roll")
 SWITCHES = ("parallel_actions", "parallel_training", "async_learning")
@@ -68,6 +68,11 @@ def everything(env: Any, record: Record) -> str:
     return digest([record.rewards, updates, plain, optimizers, rings, streams, places, env.world.total_reward])
 
 
+def said(record: Record) -> list[str]:
+    """The notes, but for that on the price of questions in workers: agents that answer at once are dear there."""
+    return [note for note in record.notes if not note.startswith("parallel_actions costs more than it saves")]
+
+
 def switched(*on: bool, **more: Any) -> dict[str, Any]:
     return {"enabled": True, "num_workers": 2, **dict(zip(SWITCHES, on, strict=True)), **more}
 
@@ -78,7 +83,7 @@ def test_every_combination_in_processes_gives_what_one_process_gives(switches: t
     inline = {"enabled": True, "async_learning": True, "num_workers": 0} if switches[2] else {}
     expected, found = played(inline), played(switched(*switches))
     assert everything(*found) == everything(*expected)
-    assert found[1].notes == []
+    assert said(found[1]) == []
     assert [(each.agent, each.epoch) for each in found[1].updates if each.status == "run"] == [
         (f"agent_{number}", epoch) for epoch in (2, 4) for number in range(3)
     ]
@@ -92,7 +97,7 @@ def test_every_combination_on_threads_gives_what_one_process_gives(switches: tup
     expected = played(inline, tables, twin.QuietEnvironment, epochs=9)
     found = played(switched(*switches, use_threads=True), tables, twin.QuietEnvironment, epochs=9)
     assert everything(*found) == everything(*expected)
-    assert found[1].notes == []
+    assert said(found[1]) == []
     assert (found[1].asked > 0) == switches[0]
 
 
@@ -115,7 +120,20 @@ def test_on_threads_agents_that_draw_from_process_wide_generators_are_run_in_ord
     found = played(switched(True, True, False, use_threads=True))
     assert everything(*found) == everything(*played({}))
     assert any("asked in order" in note for note in found[1].notes)
-    assert any("trained in order" in note for note in found[1].notes)
+    (trained,) = [note for note in found[1].notes if "trained in order" in note]
+    assert trained.startswith("agent_0, agent_1, agent_2 are trained in order: they draw")
+    assert "Processes would train agents beside each other (use_threads: false)" in trained
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_what_questions_in_workers_cost_is_said_once_where_they_are_forced(threads: bool) -> None:
+    """The first turn, which starts the workers, does not count."""
+    _, record = played(switched(True, False, False, use_threads=threads), tables, twin.QuietEnvironment)
+    (note,) = record.notes
+    assert note.startswith("parallel_actions costs more than it saves: to ask 3 agents in workers took")
+    assert "num_workers: null asks them in order" in note
+    _, short = played(switched(True, False, False), tables, twin.QuietEnvironment, epochs=0, turns=1)
+    assert (short.asked, short.notes) == (3, [])
 
 
 def test_a_thread_that_learns_leaves_the_process_wide_generators_alone() -> None:
@@ -215,7 +233,7 @@ def test_models_may_hold_the_process_wide_generators(later: bool) -> None:
     inline = {"enabled": True, "async_learning": True, "num_workers": 0} if later else {}
     expected, found = played(inline, models), played(switched(True, True, later), models)
     assert everything(*found) == everything(*expected)
-    assert found[1].notes == []
+    assert said(found[1]) == []
     assert found[1].asked_again < found[1].asked
     model = found[0].agents[0].model
     assert (model.seed is torch.default_generator, model.rand is np.random.mtrand._rand) == (True, True)
@@ -227,7 +245,7 @@ def test_a_buffer_with_a_lock_is_copied_with_a_lock_of_its_own() -> None:
 
     expected, found = played({}, locked), played(switched(True, True, False), locked)
     assert everything(*found) == everything(*expected)
-    assert found[1].notes == []
+    assert said(found[1]) == []
 
 
 def test_an_agent_that_writes_to_what_it_sees_is_asked_in_order() -> None:
@@ -355,10 +373,9 @@ def test_an_agent_may_become_one_of_another_class(parallel: dict[str, Any]) -> N
         assert set(rows[14:]) == {0}
     assert everything(env, record) == everything(*played({}, tables, twin.ConvertingEnvironment))
     assert record.asked == (30 if parallel else 0)
-    assert [note.partition(":")[2] for note in record.notes] == [
+    assert [note.partition(":")[2] for note in said(record)] == [
         " NotSendable: it has another class, or its class has another get_action"
-    ] * len(record.notes)
-    assert len(record.notes) == (3 if parallel else 0)
+    ] * (3 if parallel else 0)
 
 
 @pytest.mark.parametrize("parallel", [{}, switched(True, False, False)], ids=["in order", "in workers"])
@@ -566,6 +583,7 @@ def test_epsilon_decays_and_loggers_are_told_as_sorrel_does_it() -> None:
 # -- failures ----------------------------------------------------------------------------------------------------
 
 
+UNTRAINED = "failed, and it is not trained any more"
 FROZEN = [(2, "run"), (4, "failed"), (6, "skipped")]
 
 
@@ -581,6 +599,7 @@ def test_a_training_that_fails_freezes_its_agent_and_changes_nothing_else(kind: 
     env, record = played(switched(False, True, False, on_failure="freeze", num_workers=3), models, epochs=6)
     assert list(record.failures) == ["agent_1"]
     assert words in record.failures["agent_1"].message
+    assert record.notes == [f"training 1 of agent_1 {UNTRAINED}: {record.failures['agent_1'].message}"]
     assert trainings(record, "agent_1") == FROZEN
     model = env.agents[1].model
     left = 2 if kind is twin.Raises else 1  # what raises leaves what it has changed, as in Python
@@ -588,6 +607,64 @@ def test_a_training_that_fails_freezes_its_agent_and_changes_nothing_else(kind: 
     assert [each.status for each in record.updates if each.agent != "agent_1"] == ["run"] * 6
     if kind is twin.Raises:
         assert everything(*played({"on_failure": "freeze"}, models, epochs=6)) == everything(env, record)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_training_that_diverges_or_exits_is_a_failure_of_its_agent_wherever_it_is(later: bool) -> None:
+    """Weights and optimizer are what they were before; a mask that is infinite by design is no failure."""
+    models = partial(nets, twin.Spoils, twin.SpoilsUnseen, twin.LosesItself, twin.Exits, twin.Masked)
+    inline = {"enabled": True, "async_learning": later, "num_workers": 0}
+    expected, clean = played(inline, models, epochs=6), played(inline, models, epochs=3)
+    env, record = played(switched(False, True, later), models, epochs=6)
+    assert everything(env, record) == everything(*expected)
+    messages = {agent: failure.message.partition(";")[0] for agent, failure in record.failures.items()}
+    assert messages == {
+        "agent_0": "it made weights that are not finite",
+        "agent_1": "it made weights that are not finite",
+        "agent_2": "its loss is nan",
+        "agent_3": "train_step() called sys.exit(4)",
+    }
+    assert [trainings(record, agent) for agent in messages] == [FROZEN] * 4
+    assert [note.partition(":")[0] for note in record.notes] == [
+        f"training 1 of {agent} {UNTRAINED}" for agent in messages
+    ]
+    for spoiled, before in zip(env.agents[:3], clean[0].agents, strict=False):
+        held = [[model.state_dict(), model.optimizer.state_dict()] for model in (spoiled.model, before.model)]
+        assert digest(held[0]) == digest(held[1])
+        assert spoiled.model.trainings == 2
+    rows = [(agent.model.memory.states == 1).all(axis=1).sum() for agent in env.agents]
+    assert rows == [1, 1, 0, 0, 0]  # all else is left, as by a training that raises
+
+
+@pytest.mark.parametrize("threads", [{}, switched(False, True, False, use_threads=True)], ids=["here", "on threads"])
+def test_arrays_that_are_not_finite_are_a_failure_here_and_on_threads(threads: dict[str, Any]) -> None:
+    models = partial(map, twin.SpoilsTable, range(3))
+    env, record = played(threads, lambda: list(models()), twin.QuietEnvironment, epochs=6)
+    assert [trainings(record, f"agent_{number}") for number in range(3)] == [FROZEN] * 3
+    assert all(np.isfinite(agent.model.values).all() and len(agent.model.losses) == 2 for agent in env.agents)
+
+
+def test_a_layer_that_has_no_weights_before_its_first_training_is_no_failure() -> None:
+    env, record = played({}, lambda: nets(twin.Lazy), epochs=4)
+    assert trainings(record, "agent_0") == [(2, "run"), (4, "failed")]
+    assert all(torch.isfinite(weight).all() for weight in env.agents[0].model.last.parameters())
+
+
+def test_a_training_that_diverges_again_when_it_is_tried_again_has_not_happened_at_all() -> None:
+    env, record = played({"on_failure": "retry"}, lambda: nets(twin.Spoils), epochs=6)
+    assert trainings(record, "agent_0") == FROZEN
+    model = env.agents[0].model
+    assert (model.trainings, (model.memory.states == 1).all(axis=1).any()) == (1, False)
+
+
+@pytest.mark.parametrize(("kind", "error"), [(twin.Spoils, Diverged), (twin.Exits, MemberExit)])
+@pytest.mark.parametrize("parallel", [{}, switched(False, True, False)], ids=["here", "in workers"])
+def test_a_training_that_diverges_or_exits_ends_the_run_with_an_error_if_that_is_asked(
+    kind: type[twin.Net], error: type[Exception], parallel: dict[str, Any]
+) -> None:
+    with pytest.raises(error, match=r"not finite|sys\.exit") as raised:
+        played({**parallel, "on_failure": "fail"}, lambda: nets(kind), epochs=6)
+    assert sum("in a training of agent_0" in note for note in raised.value.__notes__) == 1
 
 
 def test_a_training_that_hangs_is_ended_at_its_deadline_and_freezes_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,3 +141,18 @@ def test_weights_go_with_their_gradients_and_with_weak_references_to_them() -> N
     assert torch.equal(turned, held.turned)
     assert all(known() is weight for known, weight in zip(gated._flat_weight_refs, gated.parameters(), strict=True))
     assert here.changes() == there.changes() == b""
+
+
+def test_what_an_object_leaves_out_when_it_is_pickled_and_makes_anew_is_no_change() -> None:
+    """An optimizer its hooks: restored from a snapshot, a copy would answer otherwise when it is replayed."""
+    network = torch.nn.Linear(2, 2)
+    held = SimpleNamespace(network=network, optimizer=torch.optim.Adam(network.parameters()))
+    here = Replica(held, "main")
+    network(torch.ones(2)).sum().backward()
+    held.optimizer.step()
+    here.changes()
+    again = pickle.loads(pickle.dumps(here))
+    assert again.changes() == b""
+    again.root.optimizer.step()
+    held.optimizer.step()
+    assert again.changes() == here.changes()

@@ -54,6 +54,7 @@ class Copy:
         self._replica: Replica | None = None
         self._streams: OwnedStreams | None = None
         self._open = False
+        self._seconds = 0.0
 
     def begin(self, agent: Any) -> Anew:
         """Takes a copy of the agent. Returns the names of what it holds; see `Replica.names`."""
@@ -75,9 +76,10 @@ class Copy:
             replica.settle() if held else replica.revert()
         for each in changes:
             replica.apply(each)
-        before = digest(seen)
+        before, begin = digest(seen), perf_counter()
         with nullcontext() if states is None else self._swapped(states):
             action = replica.root.get_action(seen)
+        self._seconds = perf_counter() - begin
         self._open = True
         after = None if states is None or self._streams is None else self._streams.states(_OWNER)
         return Answer(action, replica.propose(), after, digest(seen) != before)
@@ -86,6 +88,10 @@ class Copy:
         self._streams = self._streams or OwnedStreams({})
         self._streams.put(_OWNER, states)
         return self._streams.of(_OWNER)
+
+    def took(self) -> float:
+        """Seconds that the last answer took."""
+        return self._seconds
 
     def snapshot(self) -> Any:
         """Everything, to be restored elsewhere."""
@@ -146,6 +152,8 @@ class Asking:
         self._all = [_Agent(number, agent) for number, agent in enumerate(agents)]
         self._workers = min(workers, len(self._all))
         self._pool: Pool | None = None
+        self._copies = 0  # that have been brought there
+        self._priced = config.num_workers is None
 
     def take_in(self, number: int, agent: Any) -> None:
         """Another object takes the place of an agent."""
@@ -160,6 +168,7 @@ class Asking:
             world: What they see.
             numbers: Those that are in play.
         """
+        begin, copies = perf_counter(), self._copies
         chosen = [self._all[number] for number in sorted(numbers) if self._goes_to_pool(self._all[number])]
         calls = {each.number: call for each in chosen if (call := self._call(each, world)) is not None}
         if not calls or self._pool is None:
@@ -181,6 +190,8 @@ class Asking:
                     self._in_order(each, error)
                 else:
                     each.replica = None  # what `get_action` raises it raises again when its turn comes, or never
+        if not self._priced and copies == self._copies:
+            self._tell_price(perf_counter() - begin, list(calls))
 
     def action(self, number: int, seen: Any) -> Any:
         """The action of an agent whose turn has come and who sees this. It has its streams."""
@@ -232,6 +243,20 @@ class Asking:
             return False
         return self._is_there(each)
 
+    def _tell_price(self, took: float, numbers: Sequence[int]) -> None:
+        """Says what a turn costs that is asked in workers because the user wants it, if it costs more than in order."""
+        assert self._pool is not None
+        self._priced = True
+        with self._streams.shielded():
+            answers = self._pool.call("took", dict.fromkeys(numbers, ()), record=False, outcomes=True)
+        answering = sum(seconds for seconds, error in answers.values() if error is None)
+        if took > answering:
+            self._record.note(
+                f"parallel_actions costs more than it saves: to ask {len(numbers)} agents in workers took "
+                f"{took * 1e3:.1f} ms in a turn, and their answers {answering * 1e3:.1f} ms of it; num_workers: null "
+                "asks them in order where that is so"
+            )
+
     def _pays(self, each: _Agent) -> bool:
         if each.answered < _LOOK:
             return False
@@ -261,6 +286,7 @@ class Asking:
             self._in_order(each, error)
             return False
         each.replica, each.method, each.held, each.outbox = replica, _method(each.agent), False, []
+        self._copies += 1
         return True
 
     def _started(self) -> Pool:

@@ -24,7 +24,9 @@ class Parallel(Settings):
     """The block `parallel`.
 
     Attributes:
-        enabled: Whether `run_experiment` uses workers at all.
+        enabled: Whether `run_experiment` is Paceline's, with the switches that follow; else it is the one that the
+            environment itself has, if there is one.
+        streams: "own": `run_experiment` is Paceline's without `enabled`, too; agents have random streams of their own.
         parallel_actions: Whether agents are asked for actions in workers.
         parallel_training: Whether agents are trained in workers.
         async_learning: Whether agents go on playing while they are trained, `lag` trainings behind.
@@ -38,6 +40,7 @@ class Parallel(Settings):
     """
 
     enabled: bool = False
+    streams: Literal["own"] | None = None
     parallel_actions: bool = False
     parallel_training: bool = False
     async_learning: bool = False
@@ -91,9 +94,19 @@ def count_of(configs: Sequence[Any], name: str, least: int, default: int | None 
     return default
 
 
-def decay_of(configs: Sequence[Any]) -> Any:
-    """`model.epsilon_decay`, by which Sorrel lowers exploration after every epoch; None: it is not configured."""
-    return _value(_found(configs, "model"), "epsilon_decay")
+def value_of(configs: Sequence[Any], block: str, name: str) -> Any:
+    """What the first configuration that has a block says in it, `model.epsilon_decay` say; None: nothing."""
+    return _value(_found(configs, block), name)
+
+
+def differences(config: Any, own: Any) -> list[str]:
+    """What a configuration says of `experiment` and `model` that the environment's own does not say: "model.lr=1 …"."""
+    return [
+        f"{block}.{name}={value!r} (the environment's own: {_value(_value(own, block), name)!r})"
+        for block in ("experiment", "model")
+        for name, value in mapping_of(_value(config, block), block).items()
+        if value != _value(_value(own, block), name)
+    ]
 
 
 def mapping_of(config: Any, where: str) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.adapters.sorrel.config import interval_of, mapping_of, parallel_of
+from paceline.adapters.sorrel.config import TRAIN_INTERVAL, differences, interval_of, mapping_of, parallel_of
 from paceline.adapters.sorrel.experiment import Experiment
 from paceline.adapters.sorrel.record import Record
 from paceline.errors import BadInput
@@ -47,39 +47,75 @@ class ParallelEnvironment:
     def __init__(self, *args: Any, train_interval: int | None = None, **kwargs: Any) -> None:
         if _is_mixin(type(self)):
             super().__init__(*args, **kwargs)
-            env, configs = self, [getattr(self, "config", None)]
+            env, given = self, None
         else:
-            env, config = _wrapped(*args, **kwargs)
-            configs = [config, getattr(env, "config", None)]
+            env, given = _wrapped(*args, **kwargs)
+        configs = [given, getattr(env, "config", None)]
         configs = [config for config in configs if config is not None]
         parallel = parallel_of(configs)
         if train_interval is None:
             interval = interval_of(configs, parallel)
         else:
             interval = whole("train_interval", train_interval, 1)
-        self._env = env
+        self._env, self._given = env, given
         self._experiment = Experiment(env, configs, parallel, interval)
         self._parallel = parallel
 
-    def run_experiment(self, *args: Any, logger: Any = None, **kwargs: Any) -> Record:
-        """Runs the experiment; with workers if the configuration says `parallel.enabled`.
+    def run_experiment(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the experiment: as Paceline does it, if the block `parallel` says `enabled`, or `streams: own`.
+
+        Else the environment's own `run_experiment` is called, if there is one, and nothing is different: it draws from
+        the caller's generators, and trains when it does. What it returns is returned.
 
         Args:
-            args: Taken, as Sorrel's are; nothing is drawn or written.
-            logger: Has Sorrel's `record_epoch` or `record_turn`.
-            kwargs: `animate`, `logging`, `output_dir`: taken, as Sorrel's are.
-        """
-        return self._experiment.run(self._parallel.enabled, logger)
+            args: As `kwargs`, in the order of the environment's own `run_experiment`, or of Sorrel's.
+            kwargs: `animate`, `logging`, `logger`, `output_dir`, as Sorrel's.
 
-    def run_experiment_parallel(self, *args: Any, logger: Any = None, **kwargs: Any) -> Record:
-        """Runs the experiment with workers, as far as the switches of the block `parallel` say.
+        Returns:
+            The `Record` of a run of Paceline's.
+
+        Raises:
+            BadInput: a keyword is not known, or what is wanted cannot be done.
+        """
+        own = getattr(super() if self._env is self else self._env, "run_experiment", None)
+        if self._parallel.enabled or self._parallel.streams == "own" or own is None:
+            return self._experiment.run(self._parallel.enabled, *args, **kwargs)
+        self._experiment.record = self._without_effect()
+        return own(*args, **kwargs)
+
+    def run_experiment_parallel(self, *args: Any, **kwargs: Any) -> Record:
+        """Runs the experiment as Paceline does it, with workers as far as the switches of the block `parallel` say.
 
         Args:
-            args: Taken, as Sorrel's are.
-            logger: Has Sorrel's `record_epoch` or `record_turn`.
-            kwargs: Taken, as Sorrel's are.
+            args: As `kwargs`, in the order of the environment's own `run_experiment`, or of Sorrel's.
+            kwargs: `animate`, `logging`, `logger`, `output_dir`, as Sorrel's.
+
+        Raises:
+            BadInput: a keyword is not known, or what is wanted cannot be done.
         """
-        return self._experiment.run(True, logger)
+        return self._experiment.run(True, *args, **kwargs)
+
+    def _without_effect(self) -> Record:
+        """A record that says which settings the environment's own `run_experiment` does not know.
+
+        Raises:
+            BadInput: the configuration of a wrapper says something else than that of its environment, which is read.
+        """
+        record, own = Record(), getattr(self._env, "config", None)
+        if others := differences(self._given, own) if self._given is not None and self._given is not own else []:
+            raise BadInput(
+                "parallel.enabled is false, so the environment's own run_experiment is called, which reads the "
+                f"environment's own config: {', '.join(others)}. Say it there, or set parallel.streams: own"
+            )
+        idle = self._parallel.model_fields_set & {"on_failure", "train_interval"}
+        if self.train_interval != TRAIN_INTERVAL:
+            idle |= {"train_interval"}
+        if idle:
+            record.note(
+                f"{' and '.join(sorted(idle))} without effect: parallel.enabled is false, so this is the environment's "
+                "own run_experiment; parallel.streams: own, or run_experiment_parallel(), is Paceline's"
+            )
+        return record
 
     def take_turn_parallel(self) -> None:
         """Plays one turn; in a run, as the run plays its turns, else in order."""

@@ -7,14 +7,14 @@ epoch 0 … N:  what may act is taken over · reset · start_epoch_action · max
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
 from paceline.adapters.sorrel.asking import Asking
-from paceline.adapters.sorrel.config import Parallel, count_of, decay_of
+from paceline.adapters.sorrel.config import Parallel, count_of, value_of
 from paceline.adapters.sorrel.learning import Learning
+from paceline.adapters.sorrel.outputs import Outputs
 from paceline.adapters.sorrel.record import Record
 from paceline.adapters.sorrel.turns import Turns
 from paceline.engine import OwnedStreams, current_budget, seeds_from_caller
@@ -40,20 +40,20 @@ class Experiment:
         self._streams: OwnedStreams | None = None
         self._turns: Turns | None = None
 
-    def run(self, parallel: bool, logger: Any = None) -> Record:
+    def run(self, parallel: bool, *args: Any, **kwargs: Any) -> Record:
         """Runs all epochs, with torch on one thread, as in workers: its sums depend on how many there are.
 
         Args:
             parallel: Whether workers may be used.
-            logger: Has `record_epoch(epoch, loss, reward, epsilon)`, or `record_turn` with the same arguments.
+            args: What the run writes, as Sorrel's `run_experiment` takes it; see `Outputs`.
+            kwargs: The same, by name.
         """
-        if logger is not None and not (hasattr(logger, "record_epoch") or hasattr(logger, "record_turn")):
-            raise BadInput(f"logger={logger!r}: give one that has record_epoch, or record_turn")
         epochs, turns = count_of(self._configs, "epochs", 0), count_of(self._configs, "max_turns", 1)
         config, lag = self._config, self._config.lag if self._config.async_learning and parallel else 0
         table = Timetable(max(1, epochs), self.train_interval, lag=lag)
+        agents, outputs = _agents(self._env), Outputs(self._env, self._configs, args, kwargs)
         self.record, self._streams = Record(), OwnedStreams(seeds_from_caller())
-        agents, streams, record = _agents(self._env), self._streams, self.record
+        streams, record = self._streams, self.record
         names = [f"agent_{number}" for number in range(len(agents))]
         taught = len(agents) if config.parallel_training else min(1, len(agents))  # by one worker, beside main
         learners = self._workers((parallel and config.parallel_training) or lag > 0, taught, lag > 0)
@@ -63,15 +63,15 @@ class Experiment:
         self._turns = Turns(self._env, agents, streams, asking)
         restore_threads = one_thread()
         try:
-            with self._logging(logger):
+            with outputs.logging():
                 for self.epoch in range(epochs + 1):
                     learning.begin_epoch(self.epoch)
                     begin = perf_counter()
-                    self._play(turns)
+                    self._play(turns, outputs)
                     record.rewards.append(dict(zip(names, self._turns.rewards, strict=True)))
                     record.seconds["collecting"] += perf_counter() - begin
                     learning.end_epoch(self.epoch)
-                    self._end(agents, logger)
+                    self._end(agents, outputs)
             learning.finish()
         except BaseException:  # Ctrl-C, too; once more ends the wait
             learning.wait_for_threads()
@@ -108,8 +108,8 @@ class Experiment:
             return 0
         return min(agents, slots - 1 if beside_main else slots)
 
-    def _play(self, turns: int) -> None:
-        """Plays an epoch."""
+    def _play(self, turns: int, outputs: Outputs) -> None:
+        """Plays an epoch. Pictures have streams of their own, so that they change nothing."""
         env, streams = self._env, self._streams
         assert streams is not None
         assert self._turns is not None
@@ -118,11 +118,15 @@ class Experiment:
         self._turns.begin_epoch()
         self._hook("start", self._turns.agents)
         for _ in range(turns):
+            with streams.of("outputs"):
+                outputs.before_turn(self.epoch)
             self._turns.play(self.epoch)
             if getattr(env, "stop_if_done", False) and getattr(env.world, "is_done", False):
                 break
         if hasattr(env.world, "is_done") and not callable(env.world.is_done):
             env.world.is_done = True
+        with streams.of("outputs"):
+            outputs.after_turns(self.epoch)
         self._hook("end", self._turns.agents)
 
     def _hook(self, which: str, agents: list[Any]) -> None:
@@ -137,31 +141,15 @@ class Experiment:
                 elif hook is not None:
                     _told_epoch(hook, self.epoch)
 
-    def _end(self, agents: list[Any], logger: Any) -> None:
+    def _end(self, agents: list[Any], outputs: Outputs) -> None:
         """What Sorrel does after the trainings of an epoch."""
-        decay = decay_of(self._configs)
-        if logger is not None:
-            epsilon = getattr(agents[0].model, "epsilon", 0.0) if agents else 0.0
-            total = getattr(self._env.world, "total_reward", sum(self.record.rewards[-1].values()))
-            aggregate = getattr(self._env, "aggregate_epoch_stats", None)  # from Sorrel 1.6 on
-            more = {} if aggregate is None else aggregate()
-            write = getattr(logger, "record_epoch", None) or logger.record_turn
-            write(self.epoch, self.record.losses(self.epoch), total, epsilon, **more)
+        total = getattr(self._env.world, "total_reward", sum(self.record.rewards[-1].values()))
+        outputs.log(self.epoch, self.record.losses(self.epoch), total, getattr(agents[0].model, "epsilon", 0.0))
+        decay = value_of(self._configs, "model", "epsilon_decay")
         for agent in agents if decay is not None else ():
             if callable(lower := getattr(agent.model, "epsilon_decay", None)):
                 lower(decay)
-
-    @contextmanager
-    def _logging(self, logger: Any) -> Iterator[None]:
-        """Has the environment log its turns, as Sorrel's does, if it can."""
-        if logger is None or not hasattr(self._env, "_active_logger"):
-            yield
-            return
-        self._env._active_logger = logger
-        try:
-            yield
-        finally:
-            self._env._active_logger = None
+        outputs.save(self.epoch, agents)
 
 
 def _agents(env: Any) -> list[Any]:

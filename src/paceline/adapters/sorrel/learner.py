@@ -2,18 +2,24 @@
 
     learn(changes) ── apply ──► the copy is what the model is ── train_step() ──► Learned: a loss, and what has changed
 
-A training that raises leaves what it has changed until then, as it does in Python. With on_failure "retry" it has not
-happened: model, memory and random streams are what they were before it, when it is tried again and when that fails too.
+A training fails if it raises, calls sys.exit(), or gives a loss or weights that are not finite. It leaves what it has
+changed until then, as in Python; but after one that diverges weights and optimizer are what they were before it. With
+on_failure "retry" it has not happened: model, memory and random streams are what they were before it, when it is tried
+again and when that fails too.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.adapters.sorrel.replica import Replica
+from paceline.adapters.sorrel.weights import Weights
 from paceline.engine import Anew, OwnedStreams
+from paceline.errors import Diverged, MemberExit
 from paceline.seeds import Key
 from paceline.types import Failure
 
@@ -97,21 +103,21 @@ def train(
 
     Args:
         model: The model.
-        replica: What takes back its changes, with on_failure "retry"; what it is now has been agreed on.
+        replica: What takes back all its changes, with on_failure "retry"; what it is now has been agreed on.
         agent: Whose it is.
         on_failure: As in `Parallel`.
         streams: The streams of process-wide generators; None: they are left alone.
         owner: Whose of them.
 
     Raises:
-        Exception: what `train_step` raised, with on_failure "fail".
+        Exception: what `train_step` raised, `MemberExit` or `Diverged`, with on_failure "fail".
     """
     before = None if streams is None else streams.states(owner)
     left = 2 if on_failure == "retry" else 1
     failure = None
     while left:
         try:
-            loss = _step(model, streams, owner)
+            loss = _checked_step(model, streams, owner)
         except Exception as error:
             if on_failure == "fail":
                 raise
@@ -126,11 +132,27 @@ def train(
     return Learned(failure=failure)
 
 
-def _step(model: Any, streams: OwnedStreams | None, owner: Key) -> float | None:
-    if streams is None:
-        return _number(model.train_step())
-    with streams.of(owner):
-        return _number(model.train_step())
+def _checked_step(model: Any, streams: OwnedStreams | None, owner: Key) -> float | None:
+    """A training, and its loss.
+
+    Raises:
+        Diverged: loss or weights are not finite; the weights are what they were.
+        MemberExit: it has called sys.exit().
+    """
+    weights = Weights(model)
+    try:
+        with nullcontext() if streams is None else streams.of(owner):
+            loss = _number(model.train_step())
+    except SystemExit as error:
+        raise MemberExit(f"train_step() called sys.exit({error.code!r})") from None
+    if weights.are_spoiled():
+        what = "it made weights that are not finite"
+    elif loss is not None and not math.isfinite(loss):
+        what = f"its loss is {loss}"
+    else:
+        return loss
+    weights.put_back()
+    raise Diverged(f"{what}; the weights are what they were before it")
 
 
 def _number(loss: Any) -> float | None:

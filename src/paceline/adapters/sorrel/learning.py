@@ -81,6 +81,7 @@ class Learning:
         self._took: dict[bool, list[float]] = {False: [], True: []}  # seconds of trainings: here, and in workers
         self._pool: Pool | None = None
         self._shared: dict[int, bool] | None = None
+        self._drawing: dict[str, list[str]] = {}  # who draws: the agents that are trained in order for it
         self._collected = 0.0
 
     def begin_epoch(self, epoch: int) -> None:
@@ -97,6 +98,7 @@ class Learning:
             self._look_for_shared()
         for each in self._all:
             each.away = each.name not in self._record.failures and self._goes_to_pool(each) and self._is_there(each)
+        self._say_who_draws()
         # Beside threads that learn no generators may be swapped, so those that stay here come first; beside processes
         # they come last, and are trained at the same time.
         with self._streams.shielded():
@@ -143,12 +145,21 @@ class Learning:
             drawing = ["the world, or an agent that acts,"]
         if not drawing:
             return True
-        self._record.note(
-            f"{each.name} is trained in order: {drawing[0]} draws from process-wide random generators, and draws on "
-            "threads cannot be told apart. Use processes (use_threads: false), or generators of its own"
-        )
         each.stays = True
+        self._drawing.setdefault("it" if drawing[0] == each.name else drawing[0], []).append(each.name)
         return False
+
+    def _say_who_draws(self) -> None:
+        """Says once for all agents that threads train them in order, and that processes would not."""
+        for who, names in self._drawing.items():
+            several = len(names) > 1
+            draws = "they draw" if several and who == "it" else f"{who} draws"
+            self._record.note(
+                f"{', '.join(names)} {'are' if several else 'is'} trained in order: {draws} from process-wide random "
+                "generators, and draws on threads cannot be told apart. Processes would train agents beside each other "
+                "(use_threads: false), and so would threads, if they had generators of their own"
+            )
+        self._drawing.clear()
 
     def _look_for_shared(self) -> None:
         """Agents whose models share what learning changes are trained in order."""
@@ -341,8 +352,9 @@ class Learning:
             self._take_over(each, answer.changes)
         if answer.failure is not None:
             self._record.failures[each.name] = answer.failure
-            self._record.note(f"training {update.number} of {each.name} failed: {answer.failure.message}")
-            update.status, update.reason = "failed", f"{answer.failure.kind}: {answer.failure.message}"
+            what = answer.failure.message
+            self._record.note(f"training {update.number} of {each.name} failed, and it is not trained any more: {what}")
+            update.status, update.reason = "failed", f"{answer.failure.kind}: {what}"
             return
         update.figures = dict(answer.figures)
 

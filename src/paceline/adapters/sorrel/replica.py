@@ -256,6 +256,8 @@ def _opened(packed: bytes, buffers: list[Any]) -> Any:
 def _restored(state: dict[str, Any]) -> Replica:
     replica = Replica.__new__(Replica)
     vars(replica).update(state, _names={id(part.thing): name for name, part in state["_parts"].items()})
+    for part in replica._parts.values():
+        part.unpickled(replica._value)
     return replica
 
 

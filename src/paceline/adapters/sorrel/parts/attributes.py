@@ -70,6 +70,16 @@ class Attributes(Part):
         for name, item in self._shadow.items():
             self.make(((), "attr", name, value(item)))
 
+    def unpickled(self, value: Callable[[Any], Any]) -> None:
+        """Gives the object what pickling leaves out of it, and it may have made anew: an optimizer its hooks, say."""
+        cls: Any = type(self.thing)
+        if cls.__getstate__ is object.__getstate__:
+            return
+        state = self.thing.__getstate__()
+        for name, note in self._shadow.items() if isinstance(state, dict) else ():
+            if name not in state:
+                self.make(((), "attr", name, value(note)))
+
     def __getstate__(self) -> dict[str, Any]:
         kept = {name: item for name, item in self._shadow.items() if not is_handle(item)}
         return {**vars(self), "_shadow": kept}

@@ -23,6 +23,8 @@ class Block(Part):
     def __init__(self, thing: Any) -> None:
         super().__init__(thing)
         self._tensor = not isinstance(thing, np.ndarray)
+        self._shadow: Any = None
+        self._grad: Any = None
 
     def _words(self) -> Any:
         """Its memory as a row of words; a copy where it is not in one piece, or not in the memory of this process."""
@@ -64,6 +66,19 @@ class Block(Part):
     def children(self) -> Iterable[tuple[Hashable, Any]]:
         grad = self.thing.grad if self._tensor and self.thing.is_leaf else None
         return (("grad", grad),) if grad is not None else ()
+
+    def is_finite(self) -> bool:
+        """Whether there is no NaN and no infinity in it."""
+        return _finite(self.thing)
+
+    def was_finite(self) -> bool:
+        """Whether there was none when its shadow was taken."""
+        words = self._shadow.view(np.uint8)
+        return _finite((torch_if_loaded().from_numpy(words) if self._tensor else words).view(self.thing.dtype))
+
+    def take_shadow(self, other: Block) -> None:
+        """Has it what another one was."""
+        self._shadow, self._grad = other._shadow, other._grad
 
     def begin(self, item: Item) -> None:
         self._shadow, self._grad = self._words().copy(), item(self._gradient())
@@ -126,6 +141,20 @@ class Block(Part):
             self.thing.grad = value(self._grad)
         words[:] = self._shadow
         self._give_back(words)
+
+
+def _finite(numbers: Any) -> bool:
+    """A sum finds out faster, unless it overflows itself."""
+    try:
+        if isinstance(numbers, np.ndarray):
+            with np.errstate(all="ignore"):
+                return numbers.dtype.kind not in "fc" or bool(np.isfinite(numbers.sum()) or np.isfinite(numbers).all())
+        if not (numbers.is_floating_point() or numbers.is_complex()):
+            return True
+        isfinite, numbers = torch_if_loaded().isfinite, numbers.detach()
+        return bool(isfinite(numbers.sum()) or isfinite(numbers).all())
+    except (RuntimeError, ValueError):  # a kind of tensor that cannot be summed
+        return True
 
 
 def _differing(now: Any, before: Any) -> Iterator[int]:

@@ -31,6 +31,9 @@ class Part:
     def begin(self, item: Item) -> None:
         """Takes the first shadow."""
 
+    def unpickled(self, value: Callable[[Any], Any]) -> None:
+        """Is told when all that it holds has been unpickled, too."""
+
     def changes(self, item: Item) -> Iterator[Change]:
         """How it differs from its shadow."""
         raise NotImplementedError
