@@ -35,7 +35,7 @@ def program(tmp_path: Path) -> str:
     path = tmp_path / "program.py"
     path.write_text(
         """
-import os, signal, sys
+import atexit, os, signal, sys
 import typer
 from paceline.cli import main
 from paceline.cli.app import app
@@ -63,6 +63,11 @@ def bug():
 def wait():
     print("ready", flush=True)
     signal.pause()
+
+@app.command()
+def late():
+    atexit.register(signal.raise_signal, signal.SIGINT)
+    atexit.register(print, "closed", flush=True)
 
 @app.command()
 def abort():
@@ -166,8 +171,46 @@ def test_ctrl_c_ends_quietly(program: str) -> None:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         _, errors = until_over(process)
-    assert process.returncode == 130
-    assert "Traceback" not in errors
+    assert (process.returncode, errors) == (130, "interrupted\n")
+
+
+INTERRUPTING = """
+import os, signal, sys
+
+name, _, number = os.environ["INTERRUPT_AT"].partition(" ")
+
+class Finder:
+    def find_spec(self, module, *_):
+        if module == name:
+            os.kill(os.getpid(), int(number))
+
+if name == "startup" and "PACELINE_RESTARTED" in os.environ:
+    os.kill(os.getpid(), int(number))
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "number"),
+    [
+        ("importlib.metadata", signal.SIGINT),  # as the package begins, in the first of two starts
+        ("startup", signal.SIGINT),  # of Python, in the second
+        ("startup", signal.SIGTERM),
+        ("paceline.cli.listing", signal.SIGINT),  # when the app is put together
+        ("paceline.cli._collecting", signal.SIGINT),  # in the command's body
+        ("paceline.cli._collecting", signal.SIGTERM),
+    ],
+)
+def test_a_signal_while_modules_are_imported_is_one_line(tmp_path: Path, where: str, number: signal.Signals) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTING)
+    env = environment(path=str(tmp_path), INTERRUPT_AT=f"{where} {int(number)}")
+    answer = run(*PACELINE, "collect", "no_such_world", "--no-save", env=env)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (130, "", "interrupted\n")
+
+
+def test_ctrl_c_when_the_exit_code_is_known_does_not_change_it(program: str) -> None:
+    answer = run(program, "late")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "closed\n", "")
 
 
 def test_a_terminal_that_lacks_a_sign_is_shown_its_number() -> None:

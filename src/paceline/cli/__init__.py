@@ -11,31 +11,31 @@ import os
 import sys
 from io import TextIOWrapper
 
-__all__ = ["main"]
+from paceline.command_signals import COMMAND_SIGNALS, RESTARTED
 
-_RESTARTED = "PACELINE_RESTARTED"
+__all__ = ["main"]
 
 
 def main() -> None:
     """Runs the command line of this process and exits with its code."""
-    try:
-        _fix_hash_seed()
-        _speak_anywhere()
-        from paceline.cli.app import run  # here, because the first of two starts does not need it
+    COMMAND_SIGNALS.install()
+    _fix_hash_seed()
+    _speak_anywhere()
+    from paceline.cli.app import run  # here, because the first of two starts does not need it
 
-        code = run()
-    except KeyboardInterrupt:  # pressed before the app could take care of it
-        code = 130
+    code = run()
+    COMMAND_SIGNALS.settle(code)
     sys.exit(code)
 
 
 def _fix_hash_seed() -> None:
     """Starts this very command again with PYTHONHASHSEED=0, unless the variable is set or is ignored."""
-    restarted = os.environ.pop(_RESTARTED, None)
+    restarted = os.environ.pop(RESTARTED, None)
     if "PYTHONHASHSEED" in os.environ or sys.flags.ignore_environment:
         return
     # Something that takes the variable away while Python starts would otherwise have us start again for ever.
     if restarted is None:
+        COMMAND_SIGNALS.hold_back()
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], _environment())
 
 
@@ -48,4 +48,4 @@ def _speak_anywhere() -> None:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONHASHSEED": "0", _RESTARTED: "1"}
+    return {**os.environ, "PYTHONHASHSEED": "0", RESTARTED: "1"}
