@@ -223,6 +223,54 @@ def test_a_terminal_that_lacks_a_sign_is_shown_its_number() -> None:
     assert r"\u221a: box on target" in answer.stdout
 
 
+ROOMS = """
+es_manager: {train: {env_groups: 1, group_size: 1, env_configs: {tags: [FrozenLake], n_groups: [1]}}}
+custom_envs: {FrozenLake: {env_type: frozen_lake}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "keeps"),
+    [
+        ("--help", False),
+        ("missions --json", False),
+        ("eval -m forage -p random -e 1 --steps 3 -j 0", True),
+        ("collect CartPole-v1 --random -n 1 -j 0 --json", True),
+        ("train treasure_hunt --epochs 1 --max-turns 2 -j 0", True),
+        ("rollout rooms.yaml --policy random -j 0", True),
+    ],
+)
+def test_a_standard_output_that_is_full_is_one_line_that_names_the_results(
+    tmp_path: Path, command: str, keeps: bool
+) -> None:
+    (tmp_path / "rooms.yaml").write_text(ROOMS)
+    words = [*command.split(), *(["--out", "mine"] if keeps else [])]
+    with open("/dev/full", "w") as full:
+        answer = subprocess.run(
+            [sys.executable, *PACELINE, *words],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+            timeout=60,
+        )
+    said = answer.stderr.splitlines()
+    assert (answer.returncode, said[-1].partition(";")[0]) == (
+        1,
+        "error: standard output cannot be written (No space left on device)",
+    )
+    assert [line for line in said[:-1] if line != "results: mine"] == []
+    assert said[-1].endswith("mine") == keeps == (tmp_path / "mine" / "plan.json").exists()
+
+
+def test_a_reader_that_leaves_is_not_told(tmp_path: Path) -> None:
+    """`true` reads nothing: by the time that something is written, the pipe is closed."""
+    line = f"{{ {sys.executable} -m paceline missions --json; echo $? > code; }} | true"
+    answer = subprocess.run(["sh", "-c", line], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment())
+    assert (answer.stderr, (tmp_path / "code").read_text()) == ("", "1\n")
+
+
 def test_a_closed_stdout_is_no_error() -> None:
     command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, *PACELINE, "play", "sokoban"]
     answer = subprocess.run(

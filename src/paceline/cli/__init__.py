@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from io import TextIOWrapper
 
+from paceline.cli._output import OUTPUT
 from paceline.command_signals import COMMAND_SIGNALS, RESTARTED
 
 __all__ = ["main"]
@@ -20,10 +20,10 @@ def main() -> None:
     """Runs the command line of this process and exits with its code."""
     COMMAND_SIGNALS.install()
     _fix_hash_seed()
-    _speak_anywhere()
+    OUTPUT.take()
     from paceline.cli.app import run  # here, because the first of two starts does not need it
 
-    code = run()
+    code = OUTPUT.end(run())
     COMMAND_SIGNALS.settle(code)
     sys.exit(code)
 
@@ -37,14 +37,6 @@ def _fix_hash_seed() -> None:
     if restarted is None:
         COMMAND_SIGNALS.hold_back()
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], _environment())
-
-
-def _speak_anywhere() -> None:
-    """A sign that the terminal does not have is shown as its number; without a stdout, nothing is shown."""
-    if sys.stdout is None:  # closed, as by >&-
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open
-    elif isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _environment() -> dict[str, str]:

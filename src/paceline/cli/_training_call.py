@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 from paceline.checkpoints import FILE
 from paceline.cli._failures import first_failure, own_frames
+from paceline.cli._output import OUTPUT
 from paceline.cli._tracing import TraceFile
 from paceline.cli._trained import NO_CURVES
 from paceline.engine import Trace
@@ -85,6 +86,7 @@ class TrainingCall(ABC):
 
     def go(self, trace: Path | None) -> int:
         """Trains, and gives the exit code."""
+        OUTPUT.results = self.out
         try:
             return self._of_one(trace) if self.asked.seeds is None else self._of_several()
         except KeyboardInterrupt:

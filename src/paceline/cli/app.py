@@ -6,6 +6,7 @@ name that begins with `_`.
 
     a user's mistake      error: what, where, what to do, on stderr    exit 2
     Ctrl-C                interrupted, on stderr                       exit 130
+    stdout is full        one line that names the results, on stderr   exit 1, if all else went well
     anything else         a traceback: it is a bug, ours or the env's  exit 1
 """
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.cli._ending import sigterm_as_ctrl_c
+from paceline.cli._output import OUTPUT
 
 if TYPE_CHECKING:
     from paceline.cli._collected import Collected
@@ -96,7 +97,7 @@ def collect(
         raise BadInput("--no-save and --out contradict each other: results are kept, or they are not: give one of them")
     asked = Asked(env, policy, rollouts, tasks, episodes, horizon, random, reuse, seed, lanes, chosen_device(device))
     where = (out or fresh_directory("collect")).resolve() if save else None
-    file = TraceFile(trace)
+    OUTPUT.results, file = where, TraceFile(trace)
     with only_the_result(as_json) as page:
         try:
             found = _collected(asked, plan_of(plan, jobs, untrusted), where, verify, file.trace)

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from paceline.cli._ending import sigterm_as_ctrl_c
+from paceline.cli._output import OUTPUT
 
 if TYPE_CHECKING:
     from paceline.cli._asking import Asked
@@ -218,7 +219,7 @@ def evaluate(
             from paceline.cli._forecast import forecast
 
             return forecast(evaluation.under_way, page if as_json else None)
-        where = resume or (None if not save else (out or fresh_directory("eval")).resolve())
+        OUTPUT.results = where = resume or (None if not save else (out or fresh_directory("eval")).resolve())
         return evaluation.go(where, resume is not None, verify, form, page)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli._ending import sigterm_as_ctrl_c
+from paceline.cli._output import OUTPUT
 
 if TYPE_CHECKING:
     from paceline.cli._rolling import Asked, Pace
@@ -248,6 +249,7 @@ def _play(groups: Groups, player: Any, records: Records, asked: Asked, pace: Pac
         broken = error
     session.seconds = session.seconds or perf_counter() - start
     report = asked.report(groups, records, session)
+    OUTPUT.results = records.path
     try:
         records.finish(report)
     except NotKept as error:
