@@ -33,9 +33,9 @@ class Output:
         sys.stdout = self._in_place_of(sys.stdout, self)
         sys.stderr = self._in_place_of(sys.stderr, None)
 
-    def open(self, fd: int, **options: Any) -> TextIO:
+    def open(self, fd: int) -> TextIO:
         """Text that goes to a descriptor, which is closed with it."""
-        return _text(_Descriptor(fd, self), encoding="utf-8", **options)
+        return io.TextIOWrapper(io.BufferedWriter(_Descriptor(fd, self)), encoding="utf-8")
 
     def end(self, code: int) -> int:
         """Writes what is left. Gives the exit code: the command's own, or 1 if that is 0 and not all could be shown."""
@@ -62,8 +62,8 @@ class Output:
         if not isinstance(stream, io.TextIOWrapper):
             return stream
         raw = _Descriptor(stream.fileno(), output, closefd=False)
-        return _text(
-            raw,
+        return io.TextIOWrapper(
+            raw if stream.write_through else io.BufferedWriter(raw),  # PYTHONUNBUFFERED, python -u
             encoding=stream.encoding,
             errors="backslashreplace",
             line_buffering=stream.line_buffering,
@@ -87,10 +87,6 @@ class _Descriptor(io.FileIO):
                 if self._output is not None:
                     self._output.lose(error)
         return len(data)
-
-
-def _text(raw: io.RawIOBase, **options: Any) -> TextIO:
-    return io.TextIOWrapper(io.BufferedWriter(raw), **options)
 
 
 OUTPUT = Output()
