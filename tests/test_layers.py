@@ -54,8 +54,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "report": ENGINE | JOBS,
     "doctor": ENGINE | {"kinds", "catalog", "testing"},
     "testing": ENGINE | {"kinds", "rollout", "worlds", "policies", "train"},  # train: whether learners are independent
-    "__init__": ALL,
-    "cli": ALL | {"__init__"},
+    "command_signals": frozenset(),
+    "__init__": ALL | {"command_signals"},
+    "cli": ALL | {"__init__", "command_signals"},
     "__main__": frozenset({"cli"}),
 }
 

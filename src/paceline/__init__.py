@@ -1,5 +1,11 @@
 """Run agents in environments in parallel, and get exactly the result of running them one after another."""
 
+from paceline.command_signals import COMMAND_SIGNALS as _COMMAND_SIGNALS
+from paceline.command_signals import is_the_command as _is_the_command
+
+if _is_the_command():  # before anything else is imported, which takes a while
+    _COMMAND_SIGNALS.install()
+
 from importlib import import_module as _import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any

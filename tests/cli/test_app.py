@@ -35,7 +35,7 @@ def program(tmp_path: Path) -> str:
     path = tmp_path / "program.py"
     path.write_text(
         """
-import os, signal, sys
+import atexit, os, signal, sys
 import typer
 from paceline.cli import main
 from paceline.cli.app import app
@@ -63,6 +63,11 @@ def bug():
 def wait():
     print("ready", flush=True)
     signal.pause()
+
+@app.command()
+def late():
+    atexit.register(signal.raise_signal, signal.SIGINT)
+    atexit.register(print, "closed", flush=True)
 
 @app.command()
 def abort():
@@ -166,8 +171,46 @@ def test_ctrl_c_ends_quietly(program: str) -> None:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         _, errors = until_over(process)
-    assert process.returncode == 130
-    assert "Traceback" not in errors
+    assert (process.returncode, errors) == (130, "interrupted\n")
+
+
+INTERRUPTING = """
+import os, signal, sys
+
+name, _, number = os.environ["INTERRUPT_AT"].partition(" ")
+
+class Finder:
+    def find_spec(self, module, *_):
+        if module == name:
+            os.kill(os.getpid(), int(number))
+
+if name == "startup" and "PACELINE_RESTARTED" in os.environ:
+    os.kill(os.getpid(), int(number))
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "number"),
+    [
+        ("importlib.metadata", signal.SIGINT),  # as the package begins, in the first of two starts
+        ("startup", signal.SIGINT),  # of Python, in the second
+        ("startup", signal.SIGTERM),
+        ("paceline.cli.listing", signal.SIGINT),  # when the app is put together
+        ("paceline.cli._collecting", signal.SIGINT),  # in the command's body
+        ("paceline.cli._collecting", signal.SIGTERM),
+    ],
+)
+def test_a_signal_while_modules_are_imported_is_one_line(tmp_path: Path, where: str, number: signal.Signals) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTING)
+    env = environment(path=str(tmp_path), INTERRUPT_AT=f"{where} {int(number)}")
+    answer = run(*PACELINE, "collect", "no_such_world", "--no-save", env=env)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (130, "", "interrupted\n")
+
+
+def test_ctrl_c_when_the_exit_code_is_known_does_not_change_it(program: str) -> None:
+    answer = run(program, "late")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "closed\n", "")
 
 
 def test_a_terminal_that_lacks_a_sign_is_shown_its_number() -> None:
@@ -178,6 +221,54 @@ def test_a_terminal_that_lacks_a_sign_is_shown_its_number() -> None:
     )
     assert (answer.returncode, answer.stderr) == (0, "")
     assert r"\u221a: box on target" in answer.stdout
+
+
+ROOMS = """
+es_manager: {train: {env_groups: 1, group_size: 1, env_configs: {tags: [FrozenLake], n_groups: [1]}}}
+custom_envs: {FrozenLake: {env_type: frozen_lake}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "keeps"),
+    [
+        ("--help", False),
+        ("missions --json", False),
+        ("eval -m forage -p random -e 1 --steps 3 -j 0", True),
+        ("collect CartPole-v1 --random -n 1 -j 0 --json", True),
+        ("train treasure_hunt --epochs 1 --max-turns 2 -j 0", True),
+        ("rollout rooms.yaml --policy random -j 0", True),
+    ],
+)
+def test_a_standard_output_that_is_full_is_one_line_that_names_the_results(
+    tmp_path: Path, command: str, keeps: bool
+) -> None:
+    (tmp_path / "rooms.yaml").write_text(ROOMS)
+    words = [*command.split(), *(["--out", "mine"] if keeps else [])]
+    with open("/dev/full", "w") as full:
+        answer = subprocess.run(
+            [sys.executable, *PACELINE, *words],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+            timeout=60,
+        )
+    said = answer.stderr.splitlines()
+    assert (answer.returncode, said[-1].partition(";")[0]) == (
+        1,
+        "error: standard output cannot be written (No space left on device)",
+    )
+    assert [line for line in said[:-1] if line != "results: mine"] == []
+    assert said[-1].endswith("mine") == keeps == (tmp_path / "mine" / "plan.json").exists()
+
+
+def test_a_reader_that_leaves_is_not_told(tmp_path: Path) -> None:
+    """`true` reads nothing: by the time that something is written, the pipe is closed."""
+    line = f"{{ {sys.executable} -m paceline missions --json; echo $? > code; }} | true"
+    answer = subprocess.run(["sh", "-c", line], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment())
+    assert (answer.stderr, (tmp_path / "code").read_text()) == ("", "1\n")
 
 
 def test_a_closed_stdout_is_no_error() -> None:

@@ -9,43 +9,35 @@ from __future__ import annotations
 
 import os
 import sys
-from io import TextIOWrapper
+
+from paceline.cli._output import OUTPUT
+from paceline.command_signals import COMMAND_SIGNALS, RESTARTED
 
 __all__ = ["main"]
-
-_RESTARTED = "PACELINE_RESTARTED"
 
 
 def main() -> None:
     """Runs the command line of this process and exits with its code."""
-    try:
-        _fix_hash_seed()
-        _speak_anywhere()
-        from paceline.cli.app import run  # here, because the first of two starts does not need it
+    COMMAND_SIGNALS.install()
+    _fix_hash_seed()
+    OUTPUT.take()
+    from paceline.cli.app import run  # here, because the first of two starts does not need it
 
-        code = run()
-    except KeyboardInterrupt:  # pressed before the app could take care of it
-        code = 130
+    code = OUTPUT.end(run())
+    COMMAND_SIGNALS.settle(code)
     sys.exit(code)
 
 
 def _fix_hash_seed() -> None:
     """Starts this very command again with PYTHONHASHSEED=0, unless the variable is set or is ignored."""
-    restarted = os.environ.pop(_RESTARTED, None)
+    restarted = os.environ.pop(RESTARTED, None)
     if "PYTHONHASHSEED" in os.environ or sys.flags.ignore_environment:
         return
     # Something that takes the variable away while Python starts would otherwise have us start again for ever.
     if restarted is None:
+        COMMAND_SIGNALS.hold_back()
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], _environment())
 
 
-def _speak_anywhere() -> None:
-    """A sign that the terminal does not have is shown as its number; without a stdout, nothing is shown."""
-    if sys.stdout is None:  # closed, as by >&-
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open
-    elif isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
 def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONHASHSEED": "0", _RESTARTED: "1"}
+    return {**os.environ, "PYTHONHASHSEED": "0", RESTARTED: "1"}

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
+from paceline.cli._output import OUTPUT
 from paceline.engine import Plan
 from paceline.errors import BadInput
 
@@ -49,7 +50,7 @@ def only_the_result(wanted: bool) -> Iterator[TextIO]:
     if not wanted:
         yield sys.stdout
         return
-    with open(os.dup(1), "w", encoding="utf-8") as page:
+    with OUTPUT.open(os.dup(1)) as page:
         os.dup2(2, 1)
         try:
             yield page

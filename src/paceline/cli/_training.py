@@ -186,7 +186,13 @@ def trained(
 
 
 class _Log(logging.FileHandler):
-    """The file of a log. Where it cannot be written, on a full disk, the training does without it."""
+    """The file of a log. Where it cannot be written, on a full disk or before there is a directory, the training does
+    without it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes a line; opens the file first if it is not open yet."""
+        with suppress(OSError):
+            super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, the name is logging's
         """Says nothing: what is wrong is told when results are written."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from paceline.checkpoints import FILE
-from paceline.cli._ending import sigterm_as_ctrl_c
 from paceline.cli._failures import first_failure, own_frames
+from paceline.cli._output import OUTPUT
 from paceline.cli._tracing import TraceFile
 from paceline.cli._trained import NO_CURVES
 from paceline.engine import Trace
@@ -86,9 +86,9 @@ class TrainingCall(ABC):
 
     def go(self, trace: Path | None) -> int:
         """Trains, and gives the exit code."""
+        OUTPUT.results = self.out
         try:
-            with sigterm_as_ctrl_c():
-                return self._of_one(trace) if self.asked.seeds is None else self._of_several()
+            return self._of_one(trace) if self.asked.seeds is None else self._of_several()
         except KeyboardInterrupt:
             self._say_goodbye("interrupted")
             return 130

@@ -5,7 +5,8 @@ what is heavy inside the command, so that `paceline --help` stays quick. A modul
 name that begins with `_`.
 
     a user's mistake      error: what, where, what to do, on stderr    exit 2
-    Ctrl-C                                                             exit 130
+    Ctrl-C                interrupted, on stderr                       exit 130
+    stdout is full        one line that names the results, on stderr   exit 1, if all else went well
     anything else         a traceback: it is a bug, ours or the env's  exit 1
 """
 
@@ -14,12 +15,15 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import paceline.cli
 from paceline.cli._terminal import harmless
+from paceline.command_signals import COMMAND_SIGNALS, INTERRUPTED
+from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.errors import PacelineError
 
 __all__ = ["app", "run"]
@@ -32,8 +36,22 @@ Examples:
   paceline COMMAND --help
 """
 
+
+class _Commands(TyperGroup):
+    """Within a command's body Ctrl-C is a KeyboardInterrupt. What a command does not take care of ends here."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            with COMMAND_SIGNALS.given_to(UNINTERRUPTED.handle):
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return INTERRUPTED
+
+
 app = typer.Typer(
     name="paceline",
+    cls=_Commands,
     help=_HELP,
     add_completion=False,
     pretty_exceptions_enable=False,

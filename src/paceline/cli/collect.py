@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paceline.cli._ending import sigterm_as_ctrl_c
+from paceline.cli._output import OUTPUT
+
 if TYPE_CHECKING:
     from paceline.cli._collected import Collected
     from paceline.cli._collecting import Asked
@@ -49,6 +52,7 @@ def register(app: typer.Typer) -> None:
     app.command("collect", help=_HELP)(collect)
 
 
+@sigterm_as_ctrl_c()
 def collect(
     env: Annotated[str, typer.Argument(metavar="ENV", help="What is played.")],
     policy: Annotated[str | None, typer.Option("-p", "--policy", help="What plays.")] = None,
@@ -93,7 +97,7 @@ def collect(
         raise BadInput("--no-save and --out contradict each other: results are kept, or they are not: give one of them")
     asked = Asked(env, policy, rollouts, tasks, episodes, horizon, random, reuse, seed, lanes, chosen_device(device))
     where = (out or fresh_directory("collect")).resolve() if save else None
-    file = TraceFile(trace)
+    OUTPUT.results, file = where, TraceFile(trace)
     with only_the_result(as_json) as page:
         try:
             found = _collected(asked, plan_of(plan, jobs, untrusted), where, verify, file.trace)
@@ -114,19 +118,17 @@ def _collected(asked: Asked, plan: Plan, out: Path | None, verify: bool, trace: 
     """Plays and, if wanted, plays again; None if it was interrupted."""
     from paceline.cli._collected import Collected
     from paceline.cli._collecting import elsewhere, in_words, verified
-    from paceline.cli._ending import sigterm_as_ctrl_c
     from paceline.cli._progress import RolloutProgress
 
     progress = RolloutProgress(asked.count())
     try:
-        with sigterm_as_ctrl_c():
-            with asked.collector(plan, trace) as collector, progress:
-                collection = _played(collector, asked, progress, out)
-            found = Collected(asked.env, collection, collector.reuses, out)
-            if verify:
-                place = elsewhere(collection.plan)
-                found.verified, found.again = verified(asked, collection, place), in_words(place)
-            return found
+        with asked.collector(plan, trace) as collector, progress:
+            collection = _played(collector, asked, progress, out)
+        found = Collected(asked.env, collection, collector.reuses, out)
+        if verify:
+            place = elsewhere(collection.plan)
+            found.verified, found.again = verified(asked, collection, place), in_words(place)
+        return found
     except KeyboardInterrupt:
         _say_goodbye(progress.done, asked.count(), out)
         return None

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 from typer.core import TyperCommand
 
+from paceline.cli._ending import sigterm_as_ctrl_c
+from paceline.cli._output import OUTPUT
+
 if TYPE_CHECKING:
     from paceline.cli._asking import Asked
     from paceline.evaluate import Report
@@ -70,6 +73,7 @@ def register(app: typer.Typer) -> None:
     app.command("eval", help=_HELP, cls=_Eval)(evaluate)
 
 
+@sigterm_as_ctrl_c()
 def evaluate(
     mission: Annotated[list[str] | None, typer.Option("-m", "--mission", help="What to play; may be repeated.")] = None,
     policy: Annotated[list[str] | None, typer.Option("-p", "--policy", help="Who plays; may be repeated.")] = None,
@@ -215,7 +219,7 @@ def evaluate(
             from paceline.cli._forecast import forecast
 
             return forecast(evaluation.under_way, page if as_json else None)
-        where = resume or (None if not save else (out or fresh_directory("eval")).resolve())
+        OUTPUT.results = where = resume or (None if not save else (out or fresh_directory("eval")).resolve())
         return evaluation.go(where, resume is not None, verify, form, page)
 
 
@@ -266,11 +270,10 @@ class _Evaluation:
         self.under_way: Evaluation = Evaluation(run, plan, care, self._file.trace, self._progress.tell, levels)
 
     def go(self, out: Path | None, resume: bool, verify: int, form: str, page: TextIO) -> int:
-        from paceline.cli._ending import sigterm_as_ctrl_c
         from paceline.errors import NotKept
 
         try:
-            with sigterm_as_ctrl_c(), self._progress:
+            with self._progress:
                 report = self.under_way.go(out, resume, verify, self._asked.about())
         except KeyboardInterrupt:
             _say_goodbye(out)
@@ -337,7 +340,8 @@ def _summary(report: Report, form: str) -> str:
 
 def _say_goodbye(out: Path | None) -> None:
     kept = f"what is done is kept: paceline eval --resume {out}" if out is not None else "nothing was kept (--no-save)"
-    print(f"interrupted; {kept}", file=sys.stderr)
+    begun = out is None or (out / "plan.json").exists()
+    print(f"interrupted; {kept}" if begun else "interrupted before anything was played", file=sys.stderr)
 
 
 def _code(report: Report) -> int:

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from paceline.cli._ending import sigterm_as_ctrl_c
+
 _HELP = """Train an agent on many tasks of a world, and try it on tasks that it has not learned on.
 
 \b
@@ -39,6 +41,7 @@ def register(app: typer.Typer) -> None:
     app.command("meta", help=_HELP)(meta)
 
 
+@sigterm_as_ctrl_c()
 def meta(
     env: Annotated[
         str | None, typer.Argument(metavar="ENV-ID|CONFIG.yaml", help="What is learned; --resume alone knows it.")

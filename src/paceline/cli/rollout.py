@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paceline.cli._ending import sigterm_as_ctrl_c
+from paceline.cli._output import OUTPUT
+
 if TYPE_CHECKING:
     from paceline.cli._rolling import Asked, Pace
     from paceline.groups import Groups
@@ -55,6 +58,7 @@ def register(app: typer.Typer) -> None:
     app.command("rollout", help=_HELP)(rollout)
 
 
+@sigterm_as_ctrl_c()
 def rollout(
     config: Annotated[
         Path | None, typer.Argument(metavar="CONFIG.yaml", help="What is played; --resume alone knows it.")
@@ -227,7 +231,6 @@ def _records(plan: dict[str, Any], out: Path | None, resume: Path | None) -> Rec
 
 def _play(groups: Groups, player: Any, records: Records, asked: Asked, pace: Pace, as_json: bool, verify: bool) -> int:
     from paceline.cli import _rolling
-    from paceline.cli._ending import sigterm_as_ctrl_c
     from paceline.cli._rolling import Session, run, shown
     from paceline.errors import NotKept
     from paceline.groups.driver import Spent
@@ -236,17 +239,17 @@ def _play(groups: Groups, player: Any, records: Records, asked: Asked, pace: Pac
     session = Session(len(records.lines), Spent())
     broken: NotKept | None = None
     try:
-        with sigterm_as_ctrl_c():
-            run(groups, player, records, asked, pace, session.spent)
-            session.seconds = perf_counter() - start
-            if verify:
-                _rolling.verify(asked, records, _rolling.elsewhere(groups.plan), pace, session)
+        run(groups, player, records, asked, pace, session.spent)
+        session.seconds = perf_counter() - start
+        if verify:
+            _rolling.verify(asked, records, _rolling.elsewhere(groups.plan), pace, session)
     except KeyboardInterrupt:
         session.interrupted = True
     except NotKept as error:
         broken = error
     session.seconds = session.seconds or perf_counter() - start
     report = asked.report(groups, records, session)
+    OUTPUT.results = records.path
     try:
         records.finish(report)
     except NotKept as error:

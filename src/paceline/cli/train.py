@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from paceline.cli._ending import sigterm_as_ctrl_c
+
 _HELP = """Train independent learners in one world: in parallel, and the very result of one process.
 
 \b
@@ -40,6 +42,7 @@ def register(app: typer.Typer) -> None:
     app.command("train", help=_HELP)(train)
 
 
+@sigterm_as_ctrl_c()
 def train(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME|CONFIG.yaml", help="What is trained; --resume alone knows it.")

@@ -27,12 +27,11 @@ from paceline.collect.given import (
     rollouts_of,
     surveyed,
     task_of,
-    tried,
 )
 from paceline.collect.jobs import Job, Spec
 from paceline.collect.leaks import Leaks
 from paceline.collect.notes import notes_on
-from paceline.collect.places import Places
+from paceline.collect.places import Places, forward_of
 from paceline.collect.playing import Chunk, Interrupted
 from paceline.collect.store import Store, file_digests
 from paceline.collect.task_sets import DRAW, DrawnTasks, named_tasks
@@ -96,13 +95,13 @@ class Collector:
         mission = mission_of(env_fn, horizon, apart=apart)
         player = player_of(policy, mission, random_actions, apart=apart)
         if isinstance(tasks, str):
-            tasks = named_tasks(tasks, mission, apart=apart)
+            tasks = named_tasks(tasks, mission, asked)
         checked_tasks(tasks)
         spec = Spec(mission, player, episodes, seed, lanes, device if device == "cpu" else find_device(device))
         spec = replace(spec, first_task=task_of(tasks, 0, partial(spec.task_stream, 0, 0)))
         is_default = policy is None and not random_actions
-        survey = partial(surveyed, spec, apart=apart, is_default=is_default)
-        acts, reusable, seats, same_task = tried(survey, apart=apart)
+        policy_here = forward_of(asked, spec)[0] == "here"
+        acts, reusable, seats, same_task = surveyed(spec, asked, policy_here=policy_here, is_default=is_default)
         player, mission = replace(player, acts=acts), replace(mission, reuse=mission.reuse or reuse or reusable)
         self._spec = replace(spec, player=player, mission=mission, seats=seats)
         self._tasks, self._iteration = tasks, 0
@@ -195,7 +194,7 @@ class Collector:
             Closed: the collector has been closed.
         """
         if isinstance(tasks, str) and tasks != DRAW:
-            tasks = named_tasks(tasks, self._spec.mission, apart=self._places.plan.trust == "data")
+            tasks = named_tasks(tasks, self._spec.mission, self._places.plan)
         if isinstance(tasks, str) or not is_listed(tasks):
             raise BadInput(f"evaluate(tasks={tasks!r:.60}): give a list of tasks, or 'train' or 'eval'")
         name = f"evaluation {round_}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,10 +16,11 @@ from paceline.catalog.resolve import missions_of
 from paceline.catalog.resolve import player_of as one_player
 from paceline.collect.agents import named_agent
 from paceline.collect.jobs import Spec
-from paceline.collect.leaks import same_task_of
-from paceline.engine import Pool, draws_of
-from paceline.errors import BadInput, attempt
+from paceline.collect.leaks import SameTask, same_task_of
+from paceline.engine import Plan, Pool, check_sendable, draws_of
+from paceline.errors import BadInput, MemberExit, NotSendable, WorkerLost, attempt
 from paceline.rollout import Rollout
+from paceline.schedule import in_words
 from paceline.team import Player, understood
 from paceline.types import Mission, Seat, Task
 
@@ -48,13 +49,22 @@ def player_of(given: Any, mission: Mission, random_actions: bool, *, apart: bool
     return one_player(default_policy(mission) if given is None else given, mission, apart=apart)[0]
 
 
-def tried(function: Callable[[None], Any], *, apart: bool) -> Any:
-    """What a function answers to None, in a process of its own if it is not to be trusted with this one.
+def tried(function: Callable[[None], Any], mission: Mission, plan: Plan) -> Any:
+    """What a function answers to None, where environments are: in a process of its own, if the plan has them in
+    processes. Whatever it starts there ends with this process, however that ends.
 
     What it raises comes as it is: users know nothing of the items of a map.
+
+    Raises:
+        BadInput: it ends its process, or tries to.
     """
-    with Pool([], backend="process" if apart else "inline", trust="data" if apart else "all") as pool:
+    backend = "process" if _has_processes(plan) else "inline"
+    with Pool([], backend=backend, workers=1, trust=plan.trust) as pool:
         ((_, outcome),) = pool.stream(function, [None], deadline=math.inf)
+    if isinstance(outcome.error, WorkerLost | MemberExit):
+        words = in_words(str(outcome.error), "attempt").splitlines()[0]
+        what = f"environment {mission.name!r} cannot be looked at"
+        raise BadInput(f"{what}: to build it, or a policy for it, ends the process: {words}") from outcome.error
     if outcome.error is not None:
         notes = getattr(outcome.error, "__notes__", [])
         outcome.error.__notes__ = [note for note in notes if not note.startswith("in item 0")]
@@ -62,50 +72,102 @@ def tried(function: Callable[[None], Any], *, apart: bool) -> Any:
     return outcome.answer
 
 
+def _has_processes(plan: Plan) -> bool:
+    return plan.backend == "process" or plan.trust == "data"
+
+
 def surveyed(
-    spec: Spec, _: None = None, *, apart: bool = False, is_default: bool = False
-) -> tuple[bool | None, bool, int, Callable[[Any], Any] | None]:
-    """Builds the environment and the policy once, so that a mistake is told before work begins.
+    spec: Spec, plan: Plan, *, policy_here: bool, is_default: bool = False
+) -> tuple[bool | None, bool, int, SameTask | None]:
+    """Builds the environment and the policy once, where they will be, so that a mistake is told before work begins.
 
     Args:
         spec: What is collected.
-        apart: This is not the process of the collector.
+        plan: Where environments are.
+        policy_here: The policy stays in this process, wherever environments are.
         is_default: No policy has been given, so that the mission's default plays.
 
     Returns:
         How the policy is understood (see `Player.acts`); whether the environment declares that `reset` makes it as
         new: its class, or one that it wraps, has `reusable = True`; how many agents it has; its rule by which tasks
-        are the same, which is no data and stays where it is if it is looked at apart.
+        are the same, if it can come from there.
 
     Raises:
         BadInput: one of them cannot be built, or is none; the first task is none of a world that can tell.
     """
+    understand = partial(_understood, spec, is_default)
+    if not (policy_here and _has_processes(plan)):
+        acts, *rest = tried(partial(_looked_at, spec, plan, understand), spec.mission, plan)
+        return acts, *rest
+    look = partial(_looked_at, spec.without_policy(), plan, _first_seen)
+    (seats, seen), *rest = tried(look, spec.mission, plan)
+    return understand(seats, partial(_given_or_raised, seen)), *rest
+
+
+_Begin = Callable[[], Mapping[str, Any]]
+
+
+def _looked_at(
+    spec: Spec, plan: Plan, ask: Callable[[dict[str, Seat], _Begin], Any], _: None
+) -> tuple[Any, bool, int, SameTask | None]:
+    """Builds the environment, has `ask` look at its agents and what they see first, and closes it."""
     what = f"environment {spec.mission.name!r}"
     rollout = attempt(lambda: Rollout(spec.mission, device=spec.device, digested=False), what)
     try:
         seats = {seat.agent: seat for seat in rollout.seats()}
         if not seats:
             raise BadInput(f"{what} has no agents: there is nothing to collect")
-
-        def observe(seat: Seat) -> tuple[Seat, Any]:
-            seen = rollout.begin(0, spec.first_task)
-            agent = seat.agent if seat.agent in seen else next(iter(seen))
-            return seats[agent], seen[agent]
-
-        try:
-            player = attempt(lambda: understood(spec.player, next(iter(seats.values())), observe), "the policy")
-        except BadInput as error:
-            if is_default:
-                raise BadInput(f"no policy is given, and the default does not suit: {error}") from error
-            raise
+        found = ask(seats, lambda: rollout.begin(0, spec.first_task))
         made = rollout.made
         reusable = bool(getattr(getattr(made, "unwrapped", made), "reusable", False))
         if reusable and spec.first_task is not None:  # a world as ours says by BadInput that it is no task of it
             rollout.begin(0, spec.first_task)
-        return player.acts, reusable, len(seats), None if apart else same_task_of(made)
+        return found, reusable, len(seats), _rule_of(made, plan)
     finally:
         with suppress(Exception, SystemExit):  # told when rollouts are played
             rollout.close()
+
+
+def _understood(spec: Spec, is_default: bool, seats: dict[str, Seat], begin: _Begin) -> bool | None:
+    def observe(seat: Seat) -> tuple[Seat, Any]:
+        seen = begin()
+        agent = seat.agent if seat.agent in seen else next(iter(seen))
+        return seats[agent], seen[agent]
+
+    try:
+        acts: bool | None = attempt(
+            lambda: understood(spec.player, next(iter(seats.values())), observe), "the policy"
+        ).acts
+    except BadInput as error:
+        if is_default:
+            raise BadInput(f"no policy is given, and the default does not suit: {error}") from error
+        raise
+    return acts
+
+
+def _first_seen(seats: dict[str, Seat], begin: _Begin) -> tuple[dict[str, Seat], Any]:
+    """The agents and what they see first, or what the environment raises then: a policy elsewhere may not need it."""
+    try:
+        return seats, begin()
+    except Exception as error:
+        return seats, error
+
+
+def _given_or_raised(seen: Any) -> Any:
+    if isinstance(seen, Exception):
+        raise seen
+    return seen
+
+
+def _rule_of(made: Any, plan: Plan) -> SameTask | None:
+    """The world's rule by which tasks are the same; it is no data, and one that cannot be sent stays where it is."""
+    rule = None if plan.trust == "data" else same_task_of(made)
+    if rule is not None and _has_processes(plan):
+        try:
+            check_sendable(rule)
+        except NotSendable:
+            return None
+    return rule
 
 
 def task_of(tasks: Tasks | None, index: int, stream: Callable[[], np.random.Generator]) -> Task | None:

@@ -55,7 +55,7 @@ class Places:
 
     def __init__(self, spec: Spec, asked: Plan, pool: Pool | None = None, trace: Trace | None = None) -> None:
         self.spec, self._asked, self._trace = spec, asked, trace
-        self._forward, why = _forward_of(asked, spec)
+        self._forward, why = forward_of(asked, spec)
         self.plan = replace(asked, agents=self._forward, why=why)
         """Where, and why there; auto, until it has decided."""
         self._decided = asked.backend != "auto"
@@ -267,7 +267,7 @@ def _lost(chunk: Chunked, error: BaseException) -> Chunk:
     return Chunk([Played(job.index, failure=failure) for job in chunk])
 
 
-def _forward_of(plan: Plan, spec: Spec) -> tuple[str, str]:
+def forward_of(plan: Plan, spec: Spec) -> tuple[str, str]:
     """Where the policy computes, and why there, unless auto finds a better place.
 
     A copy in each worker needs no message per step, and forwards run beside each other. So the policy stays here only

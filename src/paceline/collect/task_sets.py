@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from paceline.collect.given import tried
+from paceline.engine import Plan
 from paceline.errors import BadInput, attempt
 from paceline.types import Mission
 
@@ -17,27 +18,27 @@ DRAW = "draw"
 TASK_WORDS = (*_SETS, DRAW)
 
 
-def named_tasks(word: str, mission: Mission, *, apart: bool) -> Any:
+def named_tasks(word: str, mission: Mission, plan: Plan) -> Any:
     """The tasks that a word means: those of a set, or a function that draws one.
 
     Args:
         word: One of `TASK_WORDS`.
         mission: The world.
-        apart: The world is not built in this process.
+        plan: Where worlds are.
 
     Raises:
         BadInput: the word is none, or the world has no such tasks.
     """
     if word not in TASK_WORDS:
         raise BadInput(f"tasks={word!r}: give {', '.join(TASK_WORDS)}, tasks in a list, or a function that draws one")
-    if word == DRAW and apart:
+    if word == DRAW and plan.trust == "data":
         raise BadInput(
             f"tasks={DRAW!r} builds {mission.name!r} in this process, and trust='data' (--untrusted) does not allow "
             "that: give 'train', 'eval', or the tasks themselves"
         )
     if word == DRAW:
         return DrawnTasks(mission)
-    return tried(partial(_set_of, mission, word), apart=apart)
+    return tried(partial(_set_of, mission, word), mission, plan)
 
 
 class DrawnTasks:

@@ -170,7 +170,7 @@ def survey(run: Run, pool: Pool, spaces: bool = True, deadline: float = math.inf
     seats = partial(_seats if spaces else _seats_as_data, run)
     outcomes = pool.map(seats, range(len(run.missions)), keys=keys, outcomes=True, deadline=deadline)
     for mission, outcome in zip(run.missions, outcomes, strict=True):
-        if isinstance(outcome.error, WorkerLost):
+        if isinstance(outcome.error, WorkerLost | MemberExit):
             words = in_words(str(outcome.error), "attempt").splitlines()[0]
             raise BadInput(
                 f"mission {mission.name!r} cannot be looked at: to build its environment, or a policy for it, ends the "
