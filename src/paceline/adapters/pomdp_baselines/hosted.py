@@ -17,7 +17,7 @@ from typing import Any
 from paceline.engine import Anew
 from paceline.errors import BadInput, brief
 from paceline.kinds import check_gymnasium
-from paceline.seeds import seed_of
+from paceline.seeds import env_seed
 
 Begun = tuple[int, int, dict[str, Any]]
 """The root of an env's seeds, how many resets it has had since, and the options of the last one."""
@@ -81,7 +81,7 @@ class HostedEnv:
         return answer[0]
 
     def _seed_of_reset(self) -> int:
-        return self._root if self._resets == 0 else seed_of(self._root, "reset", self._resets) >> 32
+        return self._root if self._resets == 0 else env_seed(self._root, "reset", self._resets)
 
     def step(self, action: Any) -> tuple[str, tuple[Any, float, bool, dict[str, Any]]]:
         """Plays one step. `info` tells an end from a cut by `TimeLimit.truncated`, and whether the goal is reached."""
