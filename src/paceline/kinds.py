@@ -18,6 +18,7 @@ ONLY_AGENT = "agent_0"
 """The name of the one agent of a Gymnasium env."""
 
 _ONE = ("observation", "reward", "terminated", "truncated", "info")
+_DICTS = frozenset({dict})
 _OF_GYMNASIUM = ("observation_space", "action_space", "reset", "step")
 
 
@@ -181,6 +182,26 @@ def parts_of(answer: Any, names: tuple[str, ...], who: str) -> tuple[Any, ...]:
         return tuple(answer)
     what = f"{len(answer)} values" if isinstance(answer, tuple | list) else shown(answer)
     raise BadInput(f"{who} of its environment gave {what}; it must give {len(names)}: {', '.join(names)}")
+
+
+def check_infos(infos: Any, who: str, what: str) -> None:
+    """Looks at infos by agent.
+
+    Args:
+        infos: What an environment gave.
+        who: The environment, for the message.
+        what: Its method that gave them.
+
+    Raises:
+        BadInput: they are no dict, or one of them is none.
+    """
+    if type(infos) is dict and _DICTS.issuperset(map(type, infos.values())):  # as nearly always
+        return
+    if not isinstance(infos, Mapping):
+        raise BadInput(f"{who}: {what} gave {shown(infos)} as infos; it must be a dict, by agent")
+    for agent, info in infos.items():
+        if not isinstance(info, Mapping):
+            raise BadInput(f"{who}: {what} gave {shown(info)} as the info of agent {agent!r}; it must be a dict")
 
 
 def shown(value: Any) -> str:

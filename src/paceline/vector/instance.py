@@ -314,7 +314,7 @@ class Instance:
                     observation, reward, ended, cut, info = observation
                 except (TypeError, ValueError):  # ours, not the env's: that would have come before
                     raise self._not_five(observation) from None
-                special = info or info is None
+                special = type(info) is not dict or info
             if ended is False and cut is False:
                 over = False
             else:

@@ -76,7 +76,7 @@ class HostedEnv:
         seed = self._seed_of_reset() if self._is_reusable or self._is_due else None
         self._resets, self._is_due = self._resets + 1, False
         answer = self._env.reset(seed=seed, options=options or None)
-        if not isinstance(answer, tuple) or len(answer) != 2:
+        if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], Mapping):
             raise BadInput(f"env {self._worker} gave {brief(answer)} at reset: it must give (observation, info)")
         return answer[0]
 
@@ -86,7 +86,7 @@ class HostedEnv:
     def step(self, action: Any) -> tuple[str, tuple[Any, float, bool, dict[str, Any]]]:
         """Plays one step. `info` tells an end from a cut by `TimeLimit.truncated`, and whether the goal is reached."""
         answer = self._env.step(action)
-        if not isinstance(answer, tuple) or len(answer) != 5:
+        if not isinstance(answer, tuple) or len(answer) != 5 or not isinstance(answer[4], Mapping):
             raise BadInput(
                 f"env {self._worker} gave {brief(answer)} at step: it must give (observation, reward, terminated, "
                 "truncated, info)"
