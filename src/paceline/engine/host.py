@@ -24,13 +24,14 @@ from paceline.engine.isolation import Refusing, Shared, Stale, Streams, Swapping
 from paceline.engine.journal import Base
 from paceline.engine.mapping import HostedFunction
 from paceline.engine.ordinary import allows_ordinary_calls, make_ordinary_calls
+from paceline.engine.packing import check_size
 from paceline.engine.preparation import Told, adopt_all
 from paceline.engine.replay import replay
 from paceline.engine.seat import ERROR, OK, SHARED, STALE, UNFIT, Anew, Result, Seat, ability
 from paceline.engine.serving import BoundPort
 from paceline.engine.store import Store
 from paceline.engine.unfit import speaks_of_threads
-from paceline.errors import MemberExit, ReplayDiverged, SharedRandomness, TooLarge
+from paceline.errors import MemberExit, ReplayDiverged, SharedRandomness
 from paceline.seeds import Key, check
 
 MAX_MESSAGE = 256 << 20
@@ -292,12 +293,7 @@ class Host:
         return self._of_fair_size(self._pack(answer))
 
     def _of_fair_size(self, packed: wire.Packed) -> wire.Packed:
-        size = wire.size(packed)
-        if size > self._max_message:
-            raise TooLarge(
-                f"an answer of {size / 1e6:.0f} MB is above the limit of {self._max_message / 1e6:.0f} MB; "
-                "answer less, or raise the pool's max_message"
-            )
+        check_size("an answer", wire.size(packed), self._max_message, "answer")
         return wire.settle(packed) if self._here else packed
 
     def failure(self, index: int, error: BaseException) -> Result:
