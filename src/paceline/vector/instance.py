@@ -131,7 +131,7 @@ class Instance:
         before = GENERATORS.peek()
         self._env = make()
         self._drew = bool(GENERATORS.touched(before))
-        check_gymnasium(self._env, f"the recipe of env {number}", "make_vec takes Gymnasium envs")
+        check_gymnasium(self._env, f"the recipe of env {number}", "make_vec takes Gymnasium envs", derived=True)
         self._number, self._rules = number, rules
         self._seed_if_unseeded()
         self._over = False

@@ -34,7 +34,7 @@ class HostedEnv:
 
     def __init__(self, make: Callable[[], Any], worker: int, seed: int) -> None:
         self._env, self._worker = make(), worker
-        check_gymnasium(self._env, f"env_fns[{worker}]", "ParallelEnvManager takes Gymnasium envs")
+        check_gymnasium(self._env, f"env_fns[{worker}]", "ParallelEnvManager takes Gymnasium envs", derived=True)
         world = self._env.unwrapped
         self._is_reusable = bool(getattr(world, "reusable", False))
         is_seeded = getattr(world, "_np_random", None) is not None  # to ask `np_random` would seed it
