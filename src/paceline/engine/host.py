@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from time import perf_counter, perf_counter_ns
 from typing import Any
@@ -151,7 +152,15 @@ class Host:
             return self.failure(index, seat.error)
         seat.streams.on_trial = isolated and deterministic
         self.span("rebuild" if entries or base else "build", index, start)
-        return index, OK, self._abilities(seat), 0, None
+        return index, OK, {**self._abilities(seat), "stood": self._stood(seat) if entries or base else ""}, 0, None
+
+    def _stood(self, seat: Seat) -> str:
+        """Where a member says that it stands, after what it has been through: for the error if it is lost again."""
+        whereabouts = ability(seat.value, "whereabouts")
+        with suppress(Exception):
+            if whereabouts is not None:
+                return str(self.isolation.run(seat.streams, "whereabouts", whereabouts, (), False))
+        return ""
 
     @staticmethod
     def _abilities(seat: Seat) -> dict[str, bool]:

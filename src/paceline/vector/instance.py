@@ -417,6 +417,10 @@ class Instance:
         step = f"step {self._step} of episode" if self._step else "reset of episode"
         return f"{step} {self._episode} ({'no seed' if self._seed is None else f'seed {self._seed}'})"
 
+    def whereabouts(self) -> str:
+        """Where the env stands, for the error if its worker is lost."""
+        return f"env {self._number} after {self._when()}"
+
     def _judged(
         self, observation: Any, reward: Any, ended: Any, cut: Any, info: dict[str, Any]
     ) -> tuple[Any, Any, bool, bool, Infos]:
