@@ -37,9 +37,7 @@ def scripted(policy: str) -> float:
 def trained(learner: str, seed: int, args: argparse.Namespace) -> tuple[np.ndarray, dict]:
     """One run: the mean reward of an agent in each epoch, and what there is to tell."""
     begin = time.process_time()
-    training = paceline.train(
-        MISSION, learner, epochs=args.epochs, worlds=args.worlds, seed=1000 * seed, plan=args.plan
-    )
+    training = paceline.train(MISSION, learner, epochs=args.epochs, worlds=args.worlds, seed=seed, plan=args.plan)
     curve = training.rewards.mean(1)
     seconds = time.process_time() - begin  # of this process; learners of other plans have their own
     print(f"{learner}, seed {seed}: {curve[-10:].mean():.2f} after {seconds:.0f} s of CPU", file=sys.stderr)

@@ -322,6 +322,11 @@ class Talker:
             print(word, end=" ", flush=True)
         print("four")
 
+    def warn(self) -> None:
+        """As a library does that is no Python, and knows nothing of `sys.stderr`."""
+        os.write(2, b"WARNING: old\n\n")
+        print("as often as it is said")
+
     def last_words(self) -> None:
         print("farewell", end="", flush=True)
         os._exit(1)

@@ -18,6 +18,7 @@ from players import Meeting, turns
 import paceline
 from paceline import BadInput, evaluate, make_vec
 from paceline.adapters.agent_rows import agent_rows
+from paceline.adapters.pomdp_baselines import ParallelEnvManager
 from paceline.catalog import find_missions
 from paceline.catalog.text_envs import find_text_env
 from paceline.cli.app import run as run_here
@@ -257,7 +258,55 @@ def test_a_gymnasium_env_without_spaces_is_told_what_it_lacks() -> None:
     class Bare(gymnasium.Env[Any, Any]):
         pass
 
-    with pytest.raises(BadInput, match="made a Bare without observation_space and action_space"):
+    with pytest.raises(BadInput, match=r"made an env \(Bare\) without observation_space and action_space"):
         make_vec(Bare, 1, plan="inline")
-    with pytest.raises(BadInput, match="made a Bare without observation_space and action_space"):
+    with pytest.raises(BadInput, match=r"made an env \(Bare\) without observation_space and action_space"):
         evaluate(Bare, "random", plan=0)
+
+
+class OldGym:
+    """As envs of gym were: an observation alone, four values, and a seed by a method."""
+
+    observation_space = gymnasium.spaces.Box(0, 9, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def seed(self, seed: int | None = None) -> None:
+        pass
+
+    def reset(self) -> Any:
+        return np.zeros(1, np.float32)
+
+    def step(self, action: int) -> Any:
+        return np.zeros(1, np.float32), 1.0, True, {}
+
+
+class ByProtocol(OldGym):
+    """Gymnasium's API, and nothing of its class."""
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:  # type: ignore[override]
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: int) -> Any:
+        return np.zeros(1, np.float32), 1.0, True, False, {}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        evaluates,
+        makes_vec,
+        lambda make: paceline.collect(make, "random", rollouts=1, plan=0),
+        lambda make: ParallelEnvManager([make]),
+    ],
+    ids=["evaluate", "make_vec", "collect", "ParallelEnvManager"],
+)
+def test_an_env_of_old_gym_is_told_gymnasiums_api(job: Any) -> None:
+    with pytest.raises(BadInput, match=r"made an env \(OldGym\) whose reset\(\) takes no seed.* of old: Gymnasium's"):
+        job(OldGym)
+
+
+def test_an_env_by_protocol_is_played_where_nothing_else_is_needed() -> None:
+    evaluates(ByProtocol)
+    for job in (makes_vec, lambda make: ParallelEnvManager([make])):
+        with pytest.raises(BadInput, match=r"\(ByProtocol\) without unwrapped, .*: derive it from gymnasium.Env"):
+            job(ByProtocol)

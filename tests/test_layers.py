@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "fingerprint": frozenset({"sources"}),
     "kinds": DATA,
     "ordered": DATA | {"kinds", "spaces"},
-    "rollout": ENGINE | {"kinds", "ordered"},
+    "rollout": ENGINE | {"kinds", "ordered", "spaces"},
     "spaces": DATA,
     "tape": DATA | {"spaces"},
     "team": ENGINE | {"spaces", "tape"},

@@ -12,7 +12,7 @@ from players import Counter, Meeting, Walk, turns
 
 import paceline
 from paceline.evaluate import evaluate
-from paceline.kinds import ONLY_AGENT
+from paceline.kinds import ONLY_AGENT, shown
 from paceline.rollout import Rollout, play
 from paceline.team import Player
 from paceline.types import Episode, Mission, Step
@@ -245,6 +245,42 @@ def test_an_env_that_gives_something_else_is_told_so(mission: Mission, step: int
     assert episode.failure.message.startswith(f"mission {mission.name!r}: ")
     assert re.search(complaint, episode.failure.message), episode.failure.message
     assert abs(episode.failure.step - step) <= 1
+
+
+class Learns(Counter):
+    """A learner that learns nothing."""
+
+    def learn(self, window: Any) -> dict[str, float]:
+        return {}
+
+    def snapshot(self) -> Any:
+        return {}
+
+    def restore(self, state: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("info", [None, "x", "", [], (), 0], ids=repr)
+def test_an_info_is_a_dict(info: Any) -> None:
+    """That of a reset and of a step, of an agent and of all, in every job; empty ones of other kinds too."""
+    missions = [
+        Mission("first", OldWalk, {"first": (SEEN, info)}),
+        Mission("then", OldWalk, {"then": (SEEN, 0.0, False, False, info)}),
+        Mission("one", OddMeeting, {"change": lambda o, r, e, c, i: (o, r, e, c, {**i, "agent_1": info})}),
+        Mission("all", OddMeeting, {"change": lambda o, r, e, c, i: (o, r, e, c, info)}),
+    ]
+    gave = [
+        f"mission 'first': reset() of its environment gave {shown(info)} as the info of agent 'agent_0'",
+        f"mission 'then': step() of its environment gave {shown(info)} as the info of agent 'agent_0'",
+        f"mission 'one': step() of its environment gave {shown(info)} as the info of agent 'agent_1'",
+        f"mission 'all': step() of its environment gave {shown(info)} as infos",
+    ]
+    report = evaluate(missions, Counter, plan=0)
+    assert [episode.failure.message.partition(";")[0] for episode in report.failures if episode.failure] == gave
+    with pytest.raises(paceline.RolloutsFailed, match=re.escape(gave[0])):
+        paceline.collect(missions[0], Counter, rollouts=1, plan=0)
+    with pytest.raises(paceline.BadInput, match=re.escape(gave[1])):
+        paceline.train(missions[1], Learns, epochs=1, plan=0)
 
 
 def test_what_an_env_raises_itself_comes_as_it_is() -> None:

@@ -95,7 +95,13 @@ class Diverged(PacelineError, ArithmeticError):
 
 
 class WorkerLost(PacelineError):
-    """A worker died while it ran this call, at every try; the other members live on."""
+    """A worker died while it ran this call, at every try; the other members live on.
+
+    Attributes:
+        member: Whose call it was; None: that of no one member.
+    """
+
+    member: int | None = None
 
 
 class CallTimeout(WorkerLost, TimeoutError):

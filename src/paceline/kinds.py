@@ -7,8 +7,9 @@ does. docs/kinds.md has the table.
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -18,6 +19,12 @@ ONLY_AGENT = "agent_0"
 """The name of the one agent of a Gymnasium env."""
 
 _ONE = ("observation", "reward", "terminated", "truncated", "info")
+_DICTS = frozenset({dict})
+_OF_ENV = ("unwrapped", "metadata", "render_mode", "spec", "get_wrapper_attr", "has_wrapper_attr")
+_API = (
+    "Gymnasium's is reset(seed=…, options=…), which gives (observation, info), and step(action), which gives "
+    "(observation, reward, terminated, truncated, info)"
+)
 _OF_GYMNASIUM = ("observation_space", "action_space", "reset", "step")
 
 
@@ -87,12 +94,32 @@ def check_names_no_mission(name: str) -> None:
         )
 
 
-def check_gymnasium(env: Any, maker: str, taker: str) -> None:
-    """Raises `BadInput` for what is no Gymnasium env, or lacks a part of one."""
+def check_gymnasium(env: Any, maker: str, taker: str, *, derived: bool = False) -> None:
+    """Raises `BadInput` for what is no Gymnasium env, or lacks a part of one.
+
+    Args:
+        env: What was made.
+        maker: What made it.
+        taker: What takes which kinds.
+        derived: Whether what an env has from `gymnasium.Env` is needed, too: an env by protocol alone has none of it.
+    """
     if kind_of(env) is not Kind.GYMNASIUM:
         raise wrong_kind(env, maker, taker)
+    made = f"{maker} made an env ({type(env).__name__})"
     if missing := [part for part in _OF_GYMNASIUM if not hasattr(env, part)]:
-        raise BadInput(f"{maker} made a {type(env).__name__} without {' and '.join(missing)}: a Gymnasium env has them")
+        raise BadInput(f"{made} without {' and '.join(missing)}: a Gymnasium env has them")
+    if not _takes_seed(env.reset):
+        raise BadInput(f"{made} whose reset() takes no seed, as in gym's API of old: {_API}")
+    if derived and (missing := [part for part in _OF_ENV if not hasattr(env, part)]):
+        raise BadInput(f"{made} without {', '.join(missing)}: derive it from gymnasium.Env, which has them")
+
+
+def _takes_seed(reset: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(reset).parameters
+    except (TypeError, ValueError):  # of what is written in C
+        return True
+    return "seed" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
 
 def as_parallel(env: Any, name: str) -> Any:
@@ -191,6 +218,26 @@ def reward_of(value: Any) -> float:
     """
     plain = value.item() if hasattr(value, "item") else value
     return int(plain) if isinstance(plain, int) else float(plain)
+
+
+def check_infos(infos: Any, who: str, what: str) -> None:
+    """Looks at infos by agent.
+
+    Args:
+        infos: What an environment gave.
+        who: The environment, for the message.
+        what: Its method that gave them.
+
+    Raises:
+        BadInput: they are no dict, or one of them is none.
+    """
+    if type(infos) is dict and _DICTS.issuperset(map(type, infos.values())):  # as nearly always
+        return
+    if not isinstance(infos, Mapping):
+        raise BadInput(f"{who}: {what} gave {shown(infos)} as infos; it must be a dict, by agent")
+    for agent, info in infos.items():
+        if not isinstance(info, Mapping):
+            raise BadInput(f"{who}: {what} gave {shown(info)} as the info of agent {agent!r}; it must be a dict")
 
 
 def shown(value: Any) -> str:

@@ -26,6 +26,9 @@ from paceline.types import Episode, Failure, Step, Task
 Name = tuple[int, str]
 """A table, and an agent at it."""
 
+Record = tuple[Episode, str | None]
+"""A play that is over, and where an observation of it first held NaN."""
+
 
 class Table(OwnStreams):
     """A rollout as a member of a pool."""
@@ -37,7 +40,7 @@ class Table(OwnStreams):
         """Begins a play: no earlier one matters any more. Gives what is seen, and the record if that was all."""
         return Anew((self._rollout.begin(seed, task), self._record()))
 
-    def step(self, actions: dict[str, Any]) -> tuple[Step | dict[str, Any], Episode | None]:
+    def step(self, actions: dict[str, Any]) -> tuple[Step | dict[str, Any], Record | None]:
         """Plays one step. Returns its outcome, or, where that is not wanted, only what is seen next."""
         step = self._rollout.step(actions)
         return step if self._outcomes else step.observations, self._record()
@@ -54,8 +57,8 @@ class Table(OwnStreams):
         """Ends the environment."""
         self._rollout.close()
 
-    def _record(self) -> Episode | None:
-        return self._rollout.episode if self._rollout.over else None
+    def _record(self) -> Record | None:
+        return (self._rollout.episode, self._rollout.nan_seen) if self._rollout.over else None
 
 
 @dataclass
@@ -72,6 +75,7 @@ class Worlds:
         raises: Whether what an environment raises is raised; otherwise its table drops out, and the others go on.
         beside_threads: Whether threads of another pool run meanwhile; see `Pool`.
         trace: Records where the time goes.
+        nan_seen: Table → where an observation first held NaN, of those that have ended.
     """
 
     makers: Sequence[Callable[[], Rollout]]
@@ -85,6 +89,7 @@ class Worlds:
     trace: Trace | None = None
     episode: list[Episode] = field(default_factory=list)
     apart: set[int] = field(default_factory=set)
+    nan_seen: dict[int, str] = field(default_factory=dict)
     _in_play: set[int] = field(default_factory=set)
 
     def __enter__(self) -> Worlds:
@@ -157,16 +162,21 @@ class Worlds:
             if outcome.error is not None:
                 self.fail(table, Failure.of(outcome.error, step=self.episode[table].steps))
                 continue
-            step, episode = outcome.answer
-            if episode is not None:
-                episode.seats = self.episode[table].seats
-                self.episode[table] = episode
-                self._in_play.discard(table)
+            step, record = outcome.answer
+            if record is not None:
+                self._end(table, *record)
             if isinstance(step, Step):
                 _merge(joint, table, step)
-            elif episode is None:
+            elif record is None:
                 joint.observations.update({(table, agent): seen for agent, seen in step.items()})
         return joint
+
+    def _end(self, table: int, episode: Episode, nan_seen: str | None) -> None:
+        episode.seats = self.episode[table].seats
+        self.episode[table] = episode
+        self._in_play.discard(table)
+        if nan_seen is not None:
+            self.nan_seen[table] = nan_seen
 
     def _opened(self) -> Pool:
         count, plan = len(self.makers), self.plan

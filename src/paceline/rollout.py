@@ -18,9 +18,10 @@ import numpy as np
 
 from paceline.engine import put_back, take
 from paceline.errors import BadInput
-from paceline.kinds import Single, as_parallel, parts_of, shown
+from paceline.kinds import Single, as_parallel, check_infos, parts_of, shown
 from paceline.ordered import Ordered
 from paceline.seeds import RunningDigest
+from paceline.spaces import has_nan
 from paceline.types import Episode, Mission, Seat, Step, Task, Totals
 
 Actions = Mapping[str, Any]
@@ -122,6 +123,7 @@ class Rollout:
         self.building = 0.0
         """Seconds that it took to build environments."""
         self._digested, self._finite = digested, finite
+        self._who = f"mission {mission.name!r}"
         self._mission, self._index, self._device, self._options = mission, index, device, dict(options or {})
         self._kept = ("env", mission.recipe) if mission.reuse and mission.recipe and not options else None
         self.env = self._built() if self._kept is None else take(self._kept, self._built)
@@ -182,11 +184,13 @@ class Rollout:
         self._running, self._infos = RunningDigest(), {}
         self.episode = Episode(self._mission.name, self._index, seed, seats=dict(self.players))
         answer = self.env.reset(seed=seed) if task is None else self.env.reset(seed=seed, options=dict(task.options))
-        observations, _ = parts_of(answer, _RESET, f"mission {self._mission.name!r}: reset()")
+        observations, infos = parts_of(answer, _RESET, f"{self._who}: reset()")
+        check_infos(infos, self._who, "reset() of its environment")
         self.episode.rewards = {str(agent): 0.0 for agent in self.env.possible_agents}
         try:
             if self._digested:
                 self._running.add(observations)
+            self._look_for_nan(observations)
             if not self.env.agents:
                 self._end(ended=True, truncated=False)
             return self._seen(observations)
@@ -214,7 +218,7 @@ class Rollout:
         named = {agent: actions[agent if self._named else str(agent)] for agent in self.env.agents}
         answer = self.env.step(named)
         if type(answer) is not tuple or len(answer) != len(_STEP):
-            answer = parts_of(answer, _STEP, f"mission {self._mission.name!r}: step()")
+            answer = parts_of(answer, _STEP, f"{self._who}: step()")
         if self._is_ordered and self._is_long_enough():
             answer = self.env.cut_off(answer)
         try:
@@ -232,8 +236,10 @@ class Rollout:
             if self._finite and not math.isfinite(number):
                 raise self._not_finite(agent, number, f"at step {episode.steps}")
             episode.rewards[str(agent)] += number
+        check_infos(infos, self._who, "step() of its environment")
         self._infos.update(infos)  # the last that each agent was given: environments count in there
         episode.steps += 1
+        self._look_for_nan(observations)
         last = {}
         if self._may_end(ended, cut):
             cut = self._end_if_due(ended, cut)
@@ -244,7 +250,7 @@ class Rollout:
 
     def _check(self, what: str, parts: Mapping[str, Any]) -> None:
         """Says what an environment got wrong; asked when its answer could not be used."""
-        who = f"mission {self._mission.name!r}: {what} of its environment"
+        who = f"{self._who}: {what} of its environment"
         for name, part in parts.items():
             if not isinstance(part, Mapping):
                 raise BadInput(f"{who} gave {shown(part)} as {name}; it must be a dict, by agent")
@@ -259,7 +265,7 @@ class Rollout:
 
     def _not_finite(self, agent: Any, reward: float, when: str) -> BadInput:
         return BadInput(
-            f"mission {self._mission.name!r}: the environment gave {reward} as the reward of agent {str(agent)!r} "
+            f"{self._who}: the environment gave {reward} as the reward of agent {str(agent)!r} "
             f"{when} (episode {self._index}, seed {self.episode.seed}); it must be a finite number"
         )
 
@@ -279,7 +285,7 @@ class Rollout:
             BadInput: the environment keeps no replays.
         """
         if not hasattr(self.env, "save_replay"):
-            raise BadInput(f"mission {self._mission.name!r} keeps no replays: leave --save-replay-dir away")
+            raise BadInput(f"{self._who} keeps no replays: leave --save-replay-dir away")
         self.env.save_replay(path, policies)
         self._replay = path
 
@@ -333,14 +339,14 @@ class Rollout:
         episode.time_averaged_game_stats = _numbers(totals.time_averaged_game_stats)
 
     def _seen(self, observations: Mapping[Any, Any]) -> Observations:
-        if self._finite and self.nan_seen is None:
-            self._look_for_nan(observations)
         return {str(agent): observations[agent] for agent in self.env.agents}
 
     def _look_for_nan(self, observations: Mapping[Any, Any]) -> None:
-        """Reads arrays of floats only."""
+        """Notes the first NaN in what agents are shown, also those that are in play no more."""
+        if not self._finite or self.nan_seen is not None:
+            return
         for agent, seen in observations.items():
-            if type(seen) is np.ndarray and seen.dtype.kind == "f" and _holds_nan(seen):
+            if has_nan(seen):
                 episode = self.episode
                 self.nan_seen = f"agent {str(agent)!r} of {episode.name} (seed {episode.seed}), step {episode.steps}"
                 return
@@ -354,12 +360,6 @@ _TANGLED = (LookupError, AttributeError, TypeError, ValueError)  # what becomes 
 def _by_name(values: Mapping[Any, Any]) -> Mapping[str, Any]:
     """Agents by their names; an environment may have other keys for them."""
     return {str(agent): value for agent, value in values.items()}
-
-
-def _holds_nan(array: Any) -> bool:
-    # The product is NaN if a number is, and takes half as long as to ask each number.
-    product = np.vdot(array, array)
-    return bool(product != product and np.isnan(array).any())
 
 
 def _is_number(value: Any) -> bool:

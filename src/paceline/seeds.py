@@ -41,6 +41,11 @@ def seed_of(root: int, *key: Key) -> int:
     return int(sequence(root, *key).generate_state(1, np.uint64)[0] >> 1)
 
 
+def env_seed(root: int, *key: Key) -> int:
+    """Gives an environment's seed for `key` under `root`, in 31 bits, which every environment takes."""
+    return seed_of(root, *key) >> 32
+
+
 def digest(value: Any) -> str:
     """Gives the SHA-256 of `value` as hex: type tags, dtypes, shapes and bytes; dicts by sorted key."""
     sha = hashlib.sha256()

@@ -155,6 +155,21 @@ def same_bits(one: Any, other: Any) -> bool:
     return first.dtype == second.dtype and first.shape == second.shape and first.tobytes() == second.tobytes()
 
 
+def has_nan(value: Any) -> bool:
+    """Whether a number of an observation, or of a part of it, is NaN. Hot: evaluations look at all that is shown."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind != "f":
+            return False
+        # The product is NaN if a number is, and takes half as long as to ask each number.
+        product = np.vdot(value, value)
+        return bool(product != product and np.isnan(value).any())
+    if isinstance(value, Mapping):
+        return any(map(has_nan, value.values()))
+    if isinstance(value, tuple | list):
+        return any(map(has_nan, value))
+    return isinstance(value, float | np.floating) and bool(value != value)
+
+
 def put_observation(row: Array, value: Any, shape: Shape, agent: str) -> None:
     """Writes what an agent sees into its row.
 
@@ -244,7 +259,7 @@ class Writer:
             found.append(kept)
         for path, space in self._others:
             part = self._part(path, value, when)
-            if not space.contains(part) or _has_nan(part):
+            if not space.contains(part) or has_nan(part):
                 raise self._misfit(when, path, part, str(space))
         if self._form is not None and not _has_form(value, self._form):
             raise self._misfit(when, (), value, "no other parts")
@@ -346,15 +361,6 @@ def _form(value: Any) -> str:
     if array is None or array.dtype.kind == "O":
         return f"type {type(value).__name__}"
     return f"shape {array.shape} and type {array.dtype}"
-
-
-def _has_nan(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(_has_nan(part) for part in value.values())
-    if isinstance(value, tuple | list):
-        return any(_has_nan(part) for part in value)
-    array = np.asarray(value)
-    return array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
 # -- actions that a caller gives ---------------------------------------------------------------------------

@@ -317,6 +317,13 @@ def returning(step: Any = ("", 0, False), reset: Any = "go") -> Any:
     return Returning
 
 
+class Unsaid(Guess):
+    """Has nothing to say beside its observation, and not even an empty info."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return super().reset(seed=seed)[0], None
+
+
 def play(env: Any) -> None:
     env.reset(0)
     env.step("x")
@@ -340,6 +347,7 @@ def play(env: Any) -> None:
         (lambda: play(as_text_env(returning(reset=None), seeding="none")), "shows nothing"),
         (lambda: play(as_text_env(returning(reset=b"go"), seeding="none")), "shows a bytes"),
         (lambda: play(as_text_env(returning(reset=np.zeros((50, 50))), seeding="none")), r"shape \(50, 50\).* show="),
+        (lambda: play(as_text_env(Unsaid)), r"Unsaid\.reset gave \(str, NoneType\): .* its info must be a mapping"),
         (lambda: play(as_text_env(returning("done"), seeding="none")), "step gave a str"),
         (lambda: play(as_text_env(returning(("", 0)), seeding="none")), r"step gave \(str, int\)"),
         (lambda: play(as_text_env(returning(("", 0, 1)), seeding="none")), "True or False"),

@@ -163,7 +163,7 @@ def test_not_a_function_of_its_calls_is_found_every_time() -> None:
 def test_fifty_megabytes_and_the_limit() -> None:
     with Pool([Fault], backend="process") as pool:
         assert pool.call("megabytes", {0: (50,)})[0].nbytes == 50 << 20
-        with pytest.raises(paceline.TooLarge, match="limit of 268 MB"):
+        with pytest.raises(paceline.TooLarge, match="limit of 268,435,456;"):
             pool.call("megabytes", {0: (300,)})
         assert pool.call("add", {0: (1,)}) == {0: 1}
 

@@ -146,6 +146,14 @@ class Weighs(Remembers):
         return Acted([action + np.float32(self.weight) for action in acted.action], acted.extras)
 
 
+class Rowed(Remembers):
+    """Says in which row it was asked."""
+
+    def act_batch(self, obs: Any, seats: Any, mask: Any, rngs: Any) -> Acted:
+        acted = super().act_batch(obs, seats, mask, rngs)
+        return Acted(acted.action, {**acted.extras, "row": list(range(len(obs)))})
+
+
 class DrawnWeighs(Weighs):
     """Begins with a weight that its building draws from a process-wide generator."""
 

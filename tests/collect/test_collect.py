@@ -29,6 +29,7 @@ from collect_members import (
     Overwrites,
     Raises,
     RaisesWhile,
+    Rowed,
     Sums,
     Unclosable,
     Weighs,
@@ -82,6 +83,16 @@ def test_a_rollout_does_not_depend_on_its_neighbours() -> None:
         alone = collector.collect(20, iteration=0, indices=[13])
     assert [rollout.index for rollout in alone] == [13]
     assert paceline.digest(alone[0].agents) == paceline.digest(whole[13].agents)
+
+
+@pytest.mark.parametrize("plan", [0, 2, Plan("inline", agents="here")], ids=str)
+@pytest.mark.parametrize("env", [Hidden, Draws], ids=["together", "alone"])
+def test_rollout_i_has_row_i_mod_lanes(env: Any, plan: Any) -> None:
+    """At all of its steps, whether the rows beside it are in use or not, and in a collection of some rollouts."""
+    with Collector(env, Rowed, tasks=TASKS, episodes=2, seed=5, lanes=3, plan=plan) as collector:
+        collected = [*collector.collect(8), *collector.collect(20, indices=[4, 7, 13, 17])]
+    found = [set(rollout.columns["row"].tolist()) for rollout in collected]
+    assert found == [{rollout.index % 3} for rollout in collected]
 
 
 def test_the_workers_of_a_pool_play_beside_its_members_and_stay() -> None:
@@ -351,6 +362,11 @@ def test_a_collection_is_saved_and_read(tmp_path: Path) -> None:
     assert again.digest == collection.digest
     assert [rollout.digest for rollout in again] == [rollout.digest for rollout in collection]
     assert [rollout.task for rollout in again] == [rollout.task for rollout in collection]
+    with np.load(tmp_path / "kept.npz") as file:
+        arrays = {**file, "r.99": np.zeros(1), "more": np.ones(2)}
+    np.savez(tmp_path / "more.npz", allow_pickle=False, **arrays)
+    with pytest.raises(paceline.BadInput, match=r"beside its rollouts it holds more, r\.99"):
+        Collection.load(tmp_path / "more.npz")
     (tmp_path / "other.npz").write_bytes(b"no archive")
     with pytest.raises(paceline.BadInput, match="holds no collection"):
         Collection.load(tmp_path / "other.npz")

@@ -19,7 +19,7 @@ from members import BadStr, DeadlyToBind, Dictionary, Fault, Ledger, Odd, SlowRo
 import paceline
 from paceline import PlanNotMet, Pool
 from paceline.engine import HERE, sending
-from paceline.engine.chatter import Voice
+from paceline.engine.chatter import REPEATED, Voice
 from paceline.engine.host import Host
 from paceline.engine.seat import ERROR
 
@@ -283,6 +283,33 @@ def test_half_a_line_is_kept_for_the_last_words_and_shown_once_it_is_whole(capfd
     assert bar.endswith("2999 done")
     assert len(bar) < 1 << 17
     assert sum("farewell" in line for line in lines) == 1
+
+
+def test_a_line_of_a_library_is_told_once_and_counted(capfd: pytest.CaptureFixture) -> None:
+    """By all workers together, while there are any; what Python prints is told each time."""
+    for _ in range(2):
+        with Pool([Talker] * 4, backend="process", workers=2) as pool:
+            for _ in range(3):
+                pool.call("warn")
+        lines = capfd.readouterr().err.splitlines()
+        warned = [line.partition("] ")[0] for line in lines if "WARNING" in line]
+        assert len(warned) == 2
+        assert warned[0].startswith("[worker ")
+        assert lines[-1] == "[workers] 11 times more: WARNING: old"
+        assert sum("as often as it is said" in line for line in lines) == 12
+
+
+def test_a_stack_in_dying_is_told_whole_each_time(capfd: pytest.CaptureFixture) -> None:
+    for number in range(2):
+        reader, writer = os.pipe()
+        os.close(writer)
+        voice = Voice(reader, lambda: "w")
+        voice._take(b"again\nFatal Python error: Aborted\nagain\n")
+        voice.close()
+        lines = capfd.readouterr().err.splitlines()
+        assert lines == ["[w] again"] * (number == 0) + ["[w] Fatal Python error: Aborted", "[w] again"]
+    REPEATED.tell()
+    assert capfd.readouterr().err == "[workers] 1 times more: again\n"
 
 
 def test_a_line_that_comes_in_pieces_is_put_together_once_at_its_end(capfd: pytest.CaptureFixture) -> None:

@@ -6,11 +6,13 @@ import json
 import math
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -265,7 +267,7 @@ def test_no_episode_is_played_twice_where_torch_is_imported(plan: Any, tmp_path:
 
 
 class NotANumber(Walk):
-    """Gives NaN in its third step: as a reward, or in what is seen."""
+    """Gives NaN in its third step: as a reward, or in what is seen; or in the last thing that is seen."""
 
     def __init__(self, where: str) -> None:
         super().__init__(5)
@@ -273,8 +275,32 @@ class NotANumber(Walk):
 
     def step(self, action: int) -> Any:
         seen, reward, *rest = super().step(action)
-        bad = np.full_like(seen, np.nan) if self.time == 3 and self.where == "seen" else seen.copy()
+        bad = np.full_like(seen, np.nan) if self.time == {"seen": 3, "last": 5}.get(self.where) else seen.copy()
         return bad, math.nan if self.time == 3 and self.where == "reward" else reward, *rest[:-1], {"count": math.nan}
+
+
+class NotANumberWithin(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Shows the same among other things: in a dict, a tuple or a number of Python."""
+
+    def __init__(self, form: Callable[[Any], Any]) -> None:
+        super().__init__(NotANumber("seen"))
+        self.form, self.observation_space = form, space_of(form(np.zeros(2, np.float32)))
+
+    def reset(self, **given: Any) -> Any:
+        seen, info = super().reset(**given)
+        return self.form(seen), info
+
+    def step(self, action: Any) -> Any:
+        seen, *rest = super().step(action)
+        return self.form(seen), *rest
+
+
+def space_of(value: Any) -> Any:
+    if isinstance(value, dict):
+        return gymnasium.spaces.Dict({name: space_of(part) for name, part in value.items()})
+    if isinstance(value, tuple):
+        return gymnasium.spaces.Tuple([space_of(part) for part in value])
+    return gymnasium.spaces.Box(-np.inf, np.inf, np.shape(value), np.float32)
 
 
 def test_a_reward_that_is_no_number_fails_its_episode(tmp_path: Path) -> None:
@@ -285,6 +311,25 @@ def test_a_reward_that_is_no_number_fails_its_episode(tmp_path: Path) -> None:
     assert "gave nan as the reward of agent 'agent_0' at step 2 (episode 0, seed 4)" in failure.message
     for line in (tmp_path / "episodes.jsonl").read_text().splitlines():
         json.loads(line, parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "step"),
+    [
+        (NotANumber, "seen", 3),
+        (NotANumber, "last", 5),
+        (NotANumberWithin, lambda seen: {"ones": np.ones(2, np.float32), "seen": seen}, 3),
+        (NotANumberWithin, lambda seen: (np.ones(2, np.float32), {"seen": seen}), 3),
+        (NotANumberWithin, lambda seen: {"seen": float(seen[0])}, 3),
+    ],
+    ids=["seen", "last", "dict", "tuple", "number"],
+)
+@pytest.mark.parametrize("agents", ["off", "gpu"])
+def test_nan_in_observations_is_told(make: Any, given: Any, step: int, agents: str) -> None:
+    """Whatever the form, also where nothing follows, and where episodes are stepped together."""
+    report = evaluate(Mission("nan", partial(make, given)), "random", episodes=3, plan=0, agents=agents)
+    assert f"an observation held NaN, first of agent 'agent_0' of nan/0 (seed 0), step {step}" in report.notes
+    assert report.ok
 
 
 def test_nan_in_observations_is_told_once(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from train_members import (
     Odd,
     Restless,
     Slow,
+    Sown,
     Stumbles,
     Tells,
     TwoRows,
@@ -42,7 +43,7 @@ from paceline import Mission, Plan, Trace, train
 from paceline.engine import SharedArrays
 from paceline.engine.isolation import Swapping
 from paceline.learning.exactness import Exactness
-from paceline.seeds import digest
+from paceline.seeds import digest, env_seed
 from paceline.testing import check_independence
 from paceline.train import Training
 
@@ -166,6 +167,23 @@ def test_worlds_side_by_side_are_rows_of_one_agent() -> None:
     three = counted(worlds=3)
     assert three.totals.shape == (12, 3, 3)
     assert three.digest == counted(worlds=3, plan=Plan("process", 2)).digest != counted().digest
+
+
+def test_the_worlds_of_a_training_start_as_those_of_no_other_seed() -> None:
+    """The start of world w of epoch e follows from (seed, e, w), whatever else there is; other seeds share none."""
+    found = [starts(seed=seed) for seed in (3, 4)]
+    assert len(set(found[0] + found[1])) == 2 * 12 * 2
+    assert all(0 <= start < 2**31 for start in found[0])
+    assert starts(seed=3, worlds=1) == found[0][::2]
+    assert starts(seed=3, lag=2, max_turns=3) == found[0]
+    assert found[0] == [env_seed(3, "world", epoch, world) for epoch in range(12) for world in range(2)]
+
+
+def starts(**more: Any) -> list[int]:
+    """The seeds that worlds were reset with."""
+    Sown.seeds.clear()
+    train(Mission("field", Sown), Counts, **{"epochs": 12, "worlds": 2, "plan": "inline", **more})
+    return list(Sown.seeds)
 
 
 def test_several_updates_per_interval_and_shares_of_them() -> None:
@@ -373,7 +391,8 @@ def test_numbers_that_are_none_are_told_with_agent_and_update() -> None:
 
 
 def test_a_reward_that_is_no_number_is_told_with_agent_and_turn() -> None:
-    with pytest.raises(paceline.BadInput, match=r"agent_2.* a reward of nan at its turn 1 of epoch 0 .*seed 3"):
+    seed = env_seed(3, "world", 0, 0)
+    with pytest.raises(paceline.BadInput, match=rf"agent_2.* a reward of nan at its turn 1 of epoch 0 .*seed {seed}\b"):
         train(Mission("odd", Odd), Counts, epochs=3, seed=3, plan="inline")
 
 

@@ -15,6 +15,7 @@ import paceline
 from paceline import Mission, Plan, train
 from paceline.catalog import find_missions
 from paceline.rollout import Rollout
+from paceline.seeds import env_seed
 from paceline.train import Training
 from paceline.train.job import in_turns
 from paceline.train.speculation import Pace
@@ -82,9 +83,9 @@ def test_rows_are_those_of_a_loop_over_agents() -> None:
             {agent: list(zip(*(mine[name].tolist() for name in names), strict=True)) for agent, mine in columns.items()}
         )
 
-    found = played(learners=Walks, epochs=2, recorder=record)
+    found = played(learners=Walks, epochs=6, recorder=record)
     for epoch, rows in enumerate(kept):
-        expected, totals = by_hand(Coins(), Walks().act, 3 + epoch)
+        expected, totals = by_hand(Coins(), Walks().act, env_seed(3, "world", epoch, 0))
         assert rows == expected
         assert found.totals[epoch, 0].tolist() == list(totals.values())
     assert {row[2] for rows in kept for mine in rows.values() for row in mine} >= {0.0, 1.0, 1.25}  # by others too

@@ -69,6 +69,17 @@ class Odd(Field):
         return seen, rewards, *rest
 
 
+class Sown(Field):
+    """Notes the seeds that it is reset with."""
+
+    seeds: ClassVar[list[int]] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        if seed is not None:
+            self.seeds.append(seed)
+        return super().reset(seed=seed, options=options)
+
+
 class Counts:
     """A learner that notes which rows it has learned from, and likes actions by what they brought."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -150,3 +151,31 @@ def test_who_leaves_early_has_a_last_observation_too() -> None:
     assert dones.tolist() == [True, False, False, True]
     assert "terminal_observation" not in infos[1]
     envs.close()
+
+
+class Says(Again):
+    """Gives an agent something else for an info."""
+
+    def __init__(self, first: Any, then: Any) -> None:
+        super().__init__(agents=2)
+        self.first, self.then = first, then
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        seen, infos = super().reset(seed, options)
+        return seen, {**infos, "agent_1": self.first}
+
+    def step(self, actions: Any) -> Any:
+        *rest, infos = super().step(actions)
+        return *rest, {**infos, "agent_1": self.then}
+
+
+def stepped(make: Any) -> None:
+    with closing(agent_rows(make, 1, plan=0)) as envs:
+        envs.reset(seed=1)
+        envs.step(np.zeros(2, np.int64))
+
+
+def test_every_info_of_an_agent_is_a_dict() -> None:
+    for first, then, told in (("x", {}, r"reset\(\) gave 'x' \(str\)"), ({}, [], r"step\(\) gave \[\] \(list\)")):
+        with pytest.raises(BadInput, match=rf"Says: {told} as the info of agent 'agent_1'; it must be a dict"):
+            stepped(partial(Says, first, then))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shm import named_memory
 
+import paceline
 from paceline import HERE, BadInput, Plan
 from paceline.vector import make_vec
 
@@ -428,6 +430,44 @@ def test_an_env_that_raises_is_named(plan: Any) -> None:
         with pytest.raises(LookupError, match="broken") as caught:
             envs.step(np.ones(3, np.int64))
         assert "in member 2 (key 2), step_rows()" in "".join(caught.value.__notes__)
+
+
+class Fatal(Count):
+    """Env 1 takes its process with it, at a reset that is told so and in the third step of its second episode."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.began = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self.began += 1
+        if options and self.number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        answer = super().step(action)
+        if self.number and self.began == 2 and self.steps == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+
+def test_an_env_that_is_lost_is_named_with_episode_seed_and_step() -> None:
+    with make_vec([partial(Fatal, n) for n in range(2)], plan=Plan("process", 1, trust="data")) as envs:
+        envs.reset(seed=[4, 7])
+        for _ in range(9):  # six steps, and the next episode with its first two
+            envs.step(np.ones(2, np.int64))
+        told = "member 1 (key 1; env 1 after step 2 of episode 1 (seed 7)) lost its worker in step_rows() in 3 tries"
+        with pytest.raises(paceline.WorkerLost, match=re.escape(told)) as caught:
+            envs.step(np.ones(2, np.int64))
+        assert caught.value.member == 1
+
+
+def test_an_env_that_is_lost_in_a_reset_is_named_with_its_seed() -> None:
+    with make_vec([partial(Fatal, n) for n in range(2)], plan=1) as envs:
+        with pytest.raises(paceline.WorkerLost, match=r"member 1 \(key 1\) lost its worker in reset\(\)") as caught:
+            envs.reset(seed=[4, 7], options={"fatal": True})
+        assert "env 1 was to begin with seed 7" in caught.value.__notes__
 
 
 def test_the_first_episode_has_a_task_too() -> None:

@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 
 from paceline.engine import Plan
 from paceline.errors import BadInput
-from paceline.kinds import Kind, as_parallel, kind_of, wrong_kind
+from paceline.kinds import Kind, as_parallel, check_infos, kind_of, wrong_kind
 from paceline.vector import PaceVectorEnv, make_vec
 from paceline.vector.infos import add_apart
 
@@ -54,6 +54,7 @@ class Together(gymnasium.Env[Any, Any]):
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._env = _parallel(make())
+        self._name = type(getattr(self._env, "unwrapped", self._env)).__name__
         self.agents = list(self._env.possible_agents)
         self.metadata = dict(getattr(self._env, "metadata", {}))  # an env by protocol alone may have none
         self.render_mode = getattr(self._env, "render_mode", None)
@@ -81,7 +82,7 @@ class Together(gymnasium.Env[Any, Any]):
             seed = int(self.np_random.integers(1 << 31))
         self._begun = True
         seen, infos = self._env.reset(seed=seed, options=options)
-        return self._rows(seen, {}, {}, {}), _said(infos)
+        return self._rows(seen, {}, {}, {}), self._said(infos, "reset()")
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Steps those who still play; the others' actions are not looked at."""
@@ -89,7 +90,8 @@ class Together(gymnasium.Env[Any, Any]):
         each = zip(self.agents, iterate(self.action_space, action), strict=True)
         seen, rewards, ended, cut, infos = self._env.step({agent: act for agent, act in each if agent in playing})
         over = not self._env.agents
-        return self._rows(seen, rewards, ended, cut), float(sum(rewards.values())), over, False, _said(infos)
+        said = self._said(infos, "step()")
+        return self._rows(seen, rewards, ended, cut), float(sum(rewards.values())), over, False, said
 
     def render(self) -> Any:
         """What the env draws."""
@@ -98,6 +100,12 @@ class Together(gymnasium.Env[Any, Any]):
     def close(self) -> None:
         """Ends the env."""
         self._env.close()
+
+    def _said(self, infos: dict[str, Any], what: str) -> dict[str, Any]:
+        """Infos per agent; most envs have nothing to say."""
+        check_infos(infos, self._name, what)
+        # Pairs, because Gymnasium would take a dict apart.
+        return {"agents": tuple(infos.items())} if any(infos.values()) else {}
 
     def _rows(self, seen: Any, rewards: Any, ended: Any, cut: Any) -> dict[str, Any]:
         nobody = next(iter(iterate(batch_space(self._seen, 1), self._nobody)))
@@ -241,12 +249,6 @@ def _shared_space(space_of: Callable[[str], Any], agents: Sequence[str], what: s
                 "same for all; pad them first"
             )
     return first
-
-
-def _said(infos: dict[str, Any]) -> dict[str, Any]:
-    """Infos per agent; most envs have nothing to say."""
-    # Pairs, because Gymnasium would take a dict apart.
-    return {"agents": tuple(infos.items())} if any(infos.values()) else {}
 
 
 def _joined(value: Any) -> Any:

@@ -95,7 +95,8 @@ class ForeignTextEnv:
 
     def reset(self, seed: int, mode: str = "train") -> Any:
         """Begins an episode. There is one seed for everything: a foreign environment has no dynamics apart."""
-        obs = read_reset(self._resetting.reset(seed, mode))
+        answer = self._resetting.reset(seed, mode)
+        obs = read_reset(answer, self._name, getattr(self.env, "observation_space", None))
         self._shown = self._look(obs)
         self._total, self._over, self._succeeded = 0.0, False, False
         return self._shown

@@ -34,10 +34,17 @@ class Result:
     info: Mapping[str, Any]
 
 
-def read_reset(answer: Any) -> Any:
-    """The observation of a reset: Gymnasium gives it with an info, others alone."""
-    if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Mapping):
-        return answer[0]
+def read_reset(answer: Any, name: str, space: Any = None) -> Any:
+    """The observation of a reset: Gymnasium gives it with an info, others alone.
+
+    Raises:
+        BadInput: there are two parts, the second is no info, and the observation space has no parts.
+    """
+    if isinstance(answer, tuple) and len(answer) == 2:
+        if isinstance(answer[1], Mapping):
+            return answer[0]
+        if space is not None and type(space).__name__ != "Tuple":
+            raise BadInput(f"{name}.reset gave {_shape(answer)}: beside the observation its info must be a mapping")
     return answer
 
 

@@ -116,7 +116,7 @@ def read_archive(path: Path) -> tuple[dict[str, Any], list[Job], list[Played]]:
         What was written beside the rollouts; what was asked; what came of it.
 
     Raises:
-        BadInput: there is no such file, or it is another kind of file.
+        BadInput: there is no such file, it is another kind of file, or has arrays that belong to no rollout.
     """
     path = path / ROLLOUTS if path.is_dir() else path
     try:
@@ -129,6 +129,10 @@ def read_archive(path: Path) -> tuple[dict[str, Any], list[Job], list[Played]]:
         raise BadInput(f"{path} is not there") from None
     except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
         raise BadInput(f"{path} holds no collection, or is damaged: {error}") from error
+    if arrays:
+        raise BadInput(
+            f"{path} is no collection as it was written: beside its rollouts it holds {', '.join(sorted(arrays))}"
+        )
     jobs = [
         Job(about["iteration"], index, None if task is None else Task(_key(task[0]), task[1]))
         for (index, _, _), task in zip(rollouts, tasks, strict=True)
@@ -162,12 +166,13 @@ def _written(value: Any, name: str, arrays: dict[str, Array]) -> Any:
     )
 
 
-def _read(shape: Any, arrays: Mapping[str, Array]) -> Any:
+def _read(shape: Any, arrays: dict[str, Array]) -> Any:
+    """The value that was written so; its arrays are taken out of `arrays`, as each belongs to one place."""
     kind, content = shape
     if kind == "array":
-        return arrays[content]
+        return arrays.pop(content)
     if kind == "scalar":
-        return arrays[content][()]
+        return arrays.pop(content)[()]
     if kind == "dict":
         return {key: _read(item, arrays) for key, item in content}
     if kind in ("list", "tuple"):

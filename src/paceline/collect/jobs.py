@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.seeds import Key, seed_of, sequence
+from paceline.seeds import Key, env_seed, sequence
 from paceline.team import Chair, Player
 from paceline.types import Mission, Seat, Task
 
@@ -65,8 +65,8 @@ class Spec:
         return replace(self, player=Player("elsewhere", type(None)))
 
     def start(self, job: Job, episode: int) -> int:
-        """The environment's seed in one episode of a rollout, in 31 bits, which every environment takes."""
-        return seed_of(self.seed, "start", job.iteration, job.index, episode) >> 32
+        """The environment's seed in one episode of a rollout."""
+        return env_seed(self.seed, "start", job.iteration, job.index, episode)
 
     def task_stream(self, iteration: int | str, index: int) -> np.random.Generator:
         """What the task of a rollout is drawn from."""

@@ -5,6 +5,8 @@ worker: stdout, stderr, faulthandler ──► pipe ─┬─► one thread here
         logging, as fields (log_records.py) ───┘  a pipe of their own
 
 What comes through the first pipe is text and nothing else: members, C libraries and their child processes write there.
+A line of a library that comes again, from any worker, is counted and told once: MuJoCo warns with every model that it
+compiles. What goes through `sys.stdout` and `sys.stderr` is told as often as it is written.
 """
 
 from __future__ import annotations
@@ -25,6 +27,38 @@ _TAGGED = b"\x1e"
 _HALF = b"\x1f"  # part of a line that has been flushed; the line itself will come as a whole
 _LONG = 1 << 16  # characters without an end of line: then they are one
 _TAIL = 8192
+_DYING = b"Fatal Python error"  # a stack follows, which is told whole
+_SHORT, _MANY = 1000, 200  # bytes of a line that is known again, and how many such lines are
+
+
+class Repeated:
+    """Lines of libraries that have been told while there are workers, and how often they have come since."""
+
+    def __init__(self) -> None:
+        self._more: dict[bytes, int] = {}
+
+    def take(self, line: bytes) -> bool:
+        """Whether a line has been told before; then it is counted."""
+        known = line in self._more
+        if not known and (len(line) > _SHORT or len(self._more) >= _MANY):
+            return False
+        self._more[line] = self._more[line] + 1 if known else 0
+        return known
+
+    def tell(self) -> None:
+        """Says how often lines have come again, and forgets them."""
+        told, self._more = self._more, {}
+        for line, more in told.items():
+            if more and line.strip():
+                _show(f"[workers] {more} times more: {line.decode('utf-8', 'replace')}")
+
+
+REPEATED = Repeated()
+
+
+def _show(text: str) -> None:
+    with contextlib.suppress(Exception):  # stderr may be closed, or a pipe that nobody reads any more
+        print(text, file=sys.stderr, flush=True)
 
 
 class Voice(PipeReader):
@@ -36,7 +70,7 @@ class Voice(PipeReader):
         self.tail = b""
         self._rest: list[bytes] = []  # of a line whose end has not come: joined once, however long it gets
         self._half = b""
-        self._hushed = False
+        self._hushed = self._dying = False
 
     def hush(self) -> None:
         """From now on what comes untagged is kept for the last words, and told at debug level only: a stack that was
@@ -80,8 +114,9 @@ class Voice(PipeReader):
         if self._hushed and not tagged:
             logging.getLogger("paceline").debug("%s", shown)
             return
-        with contextlib.suppress(Exception):  # stderr may be closed, or a pipe that nobody reads any more
-            print(shown, file=sys.stderr, flush=True)
+        self._dying = self._dying or line.startswith(_DYING)
+        if tagged or self._dying or not REPEATED.take(line):
+            _show(shown)
 
 
 class Listener:
@@ -118,6 +153,8 @@ class Listener:
                 self._thread = None
                 nudge, self._nudge = self._nudge, -1
         voice.close()
+        if not self._voices:
+            REPEATED.tell()
         if ended is not None:
             if ended is not threading.current_thread():
                 ended.join()

@@ -214,6 +214,7 @@ class Hearing:
             member.build_tries = 0
             member.snapshots = result[2]["snapshots"]
             member.recalls = result[2]["recalls"]
+            member.stood = result[2]["stood"]
             member.isolated |= result[2]["isolated"]
         handle, member.awaited = member.awaited, None
         if handle is not None:

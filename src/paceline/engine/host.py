@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from time import perf_counter, perf_counter_ns
 from typing import Any
@@ -24,13 +25,14 @@ from paceline.engine.isolation import Refusing, Shared, Stale, Streams, Swapping
 from paceline.engine.journal import Base
 from paceline.engine.mapping import HostedFunction
 from paceline.engine.ordinary import allows_ordinary_calls, make_ordinary_calls
+from paceline.engine.packing import check_size
 from paceline.engine.preparation import Told, adopt_all
 from paceline.engine.replay import replay
 from paceline.engine.seat import ERROR, OK, SHARED, STALE, UNFIT, Anew, Result, Seat, ability
 from paceline.engine.serving import BoundPort
 from paceline.engine.store import Store
 from paceline.engine.unfit import speaks_of_threads
-from paceline.errors import MemberExit, ReplayDiverged, SharedRandomness, TooLarge
+from paceline.errors import MemberExit, ReplayDiverged, SharedRandomness
 from paceline.seeds import Key, check
 
 MAX_MESSAGE = 256 << 20
@@ -150,7 +152,15 @@ class Host:
             return self.failure(index, seat.error)
         seat.streams.on_trial = isolated and deterministic
         self.span("rebuild" if entries or base else "build", index, start)
-        return index, OK, self._abilities(seat), 0, None
+        return index, OK, {**self._abilities(seat), "stood": self._stood(seat) if entries or base else ""}, 0, None
+
+    def _stood(self, seat: Seat) -> str:
+        """Where a member says that it stands, after what it has been through: for the error if it is lost again."""
+        whereabouts = ability(seat.value, "whereabouts")
+        with suppress(Exception):
+            if whereabouts is not None:
+                return str(self.isolation.run(seat.streams, "whereabouts", whereabouts, (), False))
+        return ""
 
     @staticmethod
     def _abilities(seat: Seat) -> dict[str, bool]:
@@ -292,12 +302,7 @@ class Host:
         return self._of_fair_size(self._pack(answer))
 
     def _of_fair_size(self, packed: wire.Packed) -> wire.Packed:
-        size = wire.size(packed)
-        if size > self._max_message:
-            raise TooLarge(
-                f"an answer of {size / 1e6:.0f} MB is above the limit of {self._max_message / 1e6:.0f} MB; "
-                "answer less, or raise the pool's max_message"
-            )
+        check_size("an answer", wire.size(packed), self._max_message, "answer")
         return wire.settle(packed) if self._here else packed
 
     def failure(self, index: int, error: BaseException) -> Result:

@@ -44,12 +44,17 @@ def pack_one(index: int, value: Any, most: int) -> wire.Packed:
         raise NotSendable(f"what is sent to {index}: {error}") from error.__cause__
     if type(packed) is bytes and len(packed) <= most:  # as nearly always
         return packed
-    if wire.size(packed) > most:
-        raise TooLarge(
-            f"what is sent to {index} has {wire.size(packed) / 1e6:.3g} MB, above the limit of {most / 1e6:.3g} MB; "
-            "send less, or raise the pool's max_message"
-        )
+    check_size(f"what is sent to {index}", wire.size(packed), most, "send")
     return wire.settle(packed)
+
+
+def check_size(what: str, size: int, most: int, verb: str) -> None:
+    """Raises `TooLarge` for a message of too many bytes. The limit is named as a pool's: jobs have no option for it."""
+    if size > most:
+        raise TooLarge(
+            f"{what} has {size:,} bytes, above the limit of {most:,}; {verb} less "
+            "(a Pool of your own takes another limit, max_message)"
+        )
 
 
 def _in_order(calls: Mapping[int, Args] | None, members: int) -> Iterable[tuple[int, Args]]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from paceline.engine.backend import Gone
 from paceline.engine.calls import Request
-from paceline.engine.roster import HERE, Slot
+from paceline.engine.roster import HERE, Member, Slot
 from paceline.engine.seat import ERROR
 from paceline.errors import CallTimeout, PacelineError, PlanNotMet, WorkerLost
 
@@ -237,15 +237,24 @@ class Recovery:
             self._crew.hearing.built(member, (member.index, ERROR, member.lost, 0, None), "")
 
     def _verdict(self, slot: Slot, dead: Any, gone: Gone, index: int, name: str, item: bool = False) -> WorkerLost:
-        who = f"item {index}" if item else f"member {index} (key {self._crew.members[index].key!r})"
+        who = f"item {index}" if item else self._named(self._crew.members[index])
         place = f"worker {slot.number} ({dead.backend}, pid {dead.pid})"
         words = f"\nits last words:\n{gone.last_words}" if gone.last_words else ""
         if slot.overdue is not None:
-            return CallTimeout(
+            error: WorkerLost = CallTimeout(
                 f"{who} did not answer {name} within {slot.overdue:g} s in {self._crew.restarts} tries; "
                 f"{place} was killed each time{words}"
             )
-        return WorkerLost(f"{who} lost its worker in {name} in {self._crew.restarts} tries: {place} {gone.how}{words}")
+        else:
+            tries = f"in {self._crew.restarts} tries"
+            error = WorkerLost(f"{who} lost its worker in {name} {tries}: {place} {gone.how}{words}")
+        error.member = None if item else index
+        return error
+
+    @staticmethod
+    def _named(member: Member) -> str:
+        stood = f"; {member.stood}" if member.stood else ""
+        return f"member {member.index} (key {member.key!r}{stood})"
 
     def _obituary(self, slot: Slot, dead: Any, gone: Gone, victim: Request | None) -> str:
         rung = "a port's call" if self._rung(slot) else "nothing that is still asked for"  # a round may have been void

@@ -40,6 +40,7 @@ class Member:
         self.isolated = not deterministic  # it cannot be asked again, so it must never turn out to be stale
         self.snapshots = False
         self.recalls = False
+        self.stood = ""  # where it said that it stands when it was rebuilt
         self.snapshot_due = False
         self.build_tries = 0
         self.leaving = False  # it has been told to leave its slot, and is not to be built there again

@@ -21,7 +21,7 @@ from paceline.engine.seat import ERROR, OK, SHARED, STALE
 from paceline.errors import NotData
 
 _ROOM = 1 << 20  # bytes of a message beside its answers
-_ABILITIES = {"snapshots", "recalls", "isolated"}
+_ABILITIES = {"snapshots": bool, "recalls": bool, "isolated": bool, "stood": str}
 _Layout = dict[str, tuple[tuple[int, ...], str]]
 
 
@@ -116,7 +116,7 @@ class Sentry:
         elif kind != OK:
             sound = type(payload) is Plain
         elif op == "build":
-            sound = fits(payload, dict[str, bool]) and payload.keys() == _ABILITIES
+            sound = type(payload) is dict and {name: type(each) for name, each in payload.items()} == _ABILITIES
         elif op == "snapshot":
             sound = payload is None and base is not None
         else:

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from paceline.engine import Plan, Pool, Trace
-from paceline.evaluate.playing import Played, finished, rollout_of
+from paceline.evaluate.playing import Played, finished, nan_note, rollout_of
 from paceline.evaluate.run import Job, Run
 from paceline.evaluate.spread import schedule_of
 from paceline.lockstep import Survivors, Worlds
@@ -59,6 +59,7 @@ def _play_cohort(
     each = (perf_counter() - begin) / len(jobs)
     for (table, agent), count in late.items():
         episodes[table].late[agent] = count
+    notes += [nan_note(episodes[table].mission, where) for table, where in sorted(worlds.nan_seen.items())]
     for table in sorted(worlds.apart):
         name = episodes[table].name
         notes.append((f"apart {name}", f"{name} is played alone: a step that it shared with others failed"))

@@ -62,11 +62,16 @@ def play_episode(run: Run, job: Job, patience: Patience | None = None) -> Played
         if rollout is not None:
             notes += _closed(rollout, episode, closing_mark(run.setting.blackbox, run.key(job)))
     if rollout is not None and rollout.nan_seen is not None:
-        notes.append((f"nan {episode.mission}", f"an observation held NaN, first of {rollout.nan_seen}"))
+        notes.append(nan_note(episode.mission, rollout.nan_seen))
     if rollout is not None and rollout.begun:
         failure, episode = episode.failure, rollout.episode
         episode.failure = failure and replace(failure, step=episode.steps)
     return finished(episode, job, perf_counter() - begin), notes
+
+
+def nan_note(mission: str, where: str) -> Note:
+    """What there is to tell of an observation that held NaN."""
+    return f"nan {mission}", f"an observation held NaN, first of {where}"
 
 
 def _closed(rollout: Rollout, episode: Episode, mark: Path | None = None) -> list[Note]:

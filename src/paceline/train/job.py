@@ -8,6 +8,7 @@ from functools import partial
 
 from paceline.errors import BadInput
 from paceline.ordered import ordered
+from paceline.seeds import env_seed
 from paceline.train.banks import Recipe
 from paceline.train.timetable import Timetable
 from paceline.types import Mission
@@ -53,6 +54,10 @@ class Job:
     def rows_per_epoch(self) -> int | None:
         """The most rows that an agent can have of an epoch; None: that is not known."""
         return None if self.mission.steps is None else self.mission.steps * self.worlds
+
+    def starts(self, epoch: int) -> list[int]:
+        """The seeds that the worlds of an epoch are reset with."""
+        return [env_seed(self.seed, "world", epoch, world) for world in range(self.worlds)]
 
     def check_capacity(self, rows: int, agents: Iterable[str]) -> None:
         """Sees to it that the rings of agents hold what there is between two updates.

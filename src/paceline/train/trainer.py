@@ -241,9 +241,8 @@ class Trainer:
         names = {(world, agent): seat for world in range(worlds) for agent, seat in self._seats.items()}
         tape = Tape(names, self.job.mission.steps or 64)
         self._mind.begin(self.epoch)
-        seeds = [self.job.seed + self.epoch * worlds + world for world in range(worlds)]
         self._worlds.episode = [Episode(self.job.mission.name, world, 0) for world in range(worlds)]
-        episodes = play(self._worlds, self._mind, seeds, None, tape)
+        episodes = play(self._worlds, self._mind, self.job.starts(self.epoch), None, tape)
         self._check_rewards(episodes, tape)
         self.rewards.append([dict(episode.rewards) for episode in episodes])
         self.steps += sum(episode.steps for episode in episodes)

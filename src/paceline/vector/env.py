@@ -32,7 +32,7 @@ from paceline.vector.infos import TAIL, InfoReader, Told, add_apart, columns
 from paceline.vector.instance import Rules
 from paceline.vector.messages import Messages, wait_for
 from paceline.vector.pooled import PooledEnvs
-from paceline.vector.refusals import not_ready, nothing_pending, still_pending
+from paceline.vector.refusals import Beginnings, not_ready, nothing_pending, seeds_told, still_pending
 
 _log = logging.getLogger("paceline")
 
@@ -81,7 +81,7 @@ class PaceVectorEnv(PooledEnvs):
         self._actions, self._seen = actions or [], seen or []
         self._writer = Writer(self.single_observation_space, "an env")
         self._messages = Messages(self.pool, self.action_space, self.single_observation_space, self._add)
-        self._resetting: tuple[Any, bool] | None = None  # what was posted, and whether with seeds
+        self._resetting: tuple[Any, Beginnings, bool] | None = None  # what was posted, and whether with seeds
         self._late = False  # whether a step_wait has been told to wait no longer
         self._dtype: Any = None  # of actions that come as one array, and
         self._shape: Any = None
@@ -139,14 +139,16 @@ class PaceVectorEnv(PooledEnvs):
             BadInput: envs have been sent to, and not been waited for.
         """
         calls = self._beginnings("reset", seed, options)
-        return self._begun_with(self._ask("reset", calls), seeded=seed is not None)
+        with seeds_told(calls):
+            answers = self._ask("reset", calls)
+        return self._begun_with(answers, seeded=seed is not None)
 
     def reset_async(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> None:
         """Asks envs to begin episodes, as `reset` does; `reset_wait` gives what came out."""
         calls = self._beginnings("reset_async", seed, options)
-        self._resetting = self.pool.post("reset", calls), seed is not None
+        self._resetting = self.pool.post("reset", calls), calls, seed is not None
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         """Waits for the envs that were asked to begin, for `timeout` seconds at the most.
@@ -158,14 +160,15 @@ class PaceVectorEnv(PooledEnvs):
         self._check_open()
         if self._resetting is None:
             raise nothing_pending("reset")
-        handle, seeded = self._resetting
+        handle, calls, seeded = self._resetting
         wait_for(handle, timeout)
         self._resetting = None
-        answers = handle.wait()
+        with seeds_told(calls):
+            answers = handle.wait()
         self.pool.round_over(handle)
         return self._begun_with(answers, seeded=seeded)
 
-    def _beginnings(self, what: str, seed: Any, options: dict[str, Any] | None) -> dict[int, tuple[Any, ...]]:
+    def _beginnings(self, what: str, seed: Any, options: dict[str, Any] | None) -> Beginnings:
         """The calls that begin episodes."""
         self._check_at_rest(what)
         options = dict(options) if options is not None else None

@@ -131,7 +131,7 @@ class Instance:
         before = GENERATORS.peek()
         self._env = make()
         self._drew = bool(GENERATORS.touched(before))
-        check_gymnasium(self._env, f"the recipe of env {number}", "make_vec takes Gymnasium envs")
+        check_gymnasium(self._env, f"the recipe of env {number}", "make_vec takes Gymnasium envs", derived=True)
         self._number, self._rules = number, rules
         self._seed_if_unseeded()
         self._over = False
@@ -314,7 +314,7 @@ class Instance:
                     observation, reward, ended, cut, info = observation
                 except (TypeError, ValueError):  # ours, not the env's: that would have come before
                     raise self._not_five(observation) from None
-                special = info or info is None
+                special = type(info) is not dict or info
             if ended is False and cut is False:
                 over = False
             else:
@@ -416,6 +416,10 @@ class Instance:
         """Where the env stands, for messages: its step, its episode, and the seed that these are counted from."""
         step = f"step {self._step} of episode" if self._step else "reset of episode"
         return f"{step} {self._episode} ({'no seed' if self._seed is None else f'seed {self._seed}'})"
+
+    def whereabouts(self) -> str:
+        """Where the env stands, for the error if its worker is lost."""
+        return f"env {self._number} after {self._when()}"
 
     def _judged(
         self, observation: Any, reward: Any, ended: Any, cut: Any, info: dict[str, Any]

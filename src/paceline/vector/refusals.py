@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError
 
-from paceline.errors import BadInput, Closed
+from paceline.errors import BadInput, Closed, WorkerLost
+
+Beginnings = dict[int, tuple[Any, ...]]
+"""Env → the arguments of its reset, of which the first is its seed."""
 
 
 class ClosedVector(Closed, ClosedEnvironmentError):
@@ -42,3 +48,14 @@ def still_pending(what: str, pending: str, more: str) -> CallPending:
 def not_ready(count: int | str, timeout: float | None) -> NotReady:
     """The error of a wait that was not to take longer."""
     return NotReady(f"{count} envs were not ready within {timeout:g} seconds; they go on: wait again")
+
+
+@contextmanager
+def seeds_told(calls: Beginnings) -> Iterator[None]:
+    """Adds to the error of a worker that is lost in a reset which seed that had."""
+    try:
+        yield
+    except WorkerLost as error:
+        if error.member is not None:
+            error.add_note(f"env {error.member} was to begin with seed {calls[error.member][0]}")
+        raise

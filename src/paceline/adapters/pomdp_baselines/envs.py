@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline.adapters.pomdp_baselines.manager import ParallelEnvManager
 from paceline.errors import BadInput
-from paceline.seeds import seed_of
+from paceline.seeds import env_seed
 from paceline.worlds.meta import VariBadWrapper
 
 
@@ -78,7 +78,7 @@ def make_parallel_env(
     root = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else _checked(seed)
     make = partial(make_env, env_id, episodes_per_task, oracle=oracle, compat=compat, **kwargs)
     # Not seed + worker: the env for evaluation has seed + 1, and would then draw what worker 1 is trained on.
-    seeds = [seed_of(root, "parallel env", worker) >> 32 for worker in range(num_workers)]
+    seeds = [env_seed(root, "parallel env", worker) for worker in range(num_workers)]
     return ParallelEnvManager([partial(make, seed=each) for each in seeds], seed=root)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from paceline.engine import Anew
 from paceline.errors import BadInput, brief
 from paceline.kinds import check_gymnasium
-from paceline.seeds import seed_of
+from paceline.seeds import env_seed
 
 Begun = tuple[int, int, dict[str, Any]]
 """The root of an env's seeds, how many resets it has had since, and the options of the last one."""
@@ -34,7 +34,7 @@ class HostedEnv:
 
     def __init__(self, make: Callable[[], Any], worker: int, seed: int) -> None:
         self._env, self._worker = make(), worker
-        check_gymnasium(self._env, f"env_fns[{worker}]", "ParallelEnvManager takes Gymnasium envs")
+        check_gymnasium(self._env, f"env_fns[{worker}]", "ParallelEnvManager takes Gymnasium envs", derived=True)
         world = self._env.unwrapped
         self._is_reusable = bool(getattr(world, "reusable", False))
         is_seeded = getattr(world, "_np_random", None) is not None  # to ask `np_random` would seed it
@@ -76,17 +76,17 @@ class HostedEnv:
         seed = self._seed_of_reset() if self._is_reusable or self._is_due else None
         self._resets, self._is_due = self._resets + 1, False
         answer = self._env.reset(seed=seed, options=options or None)
-        if not isinstance(answer, tuple) or len(answer) != 2:
+        if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], Mapping):
             raise BadInput(f"env {self._worker} gave {brief(answer)} at reset: it must give (observation, info)")
         return answer[0]
 
     def _seed_of_reset(self) -> int:
-        return self._root if self._resets == 0 else seed_of(self._root, "reset", self._resets) >> 32
+        return self._root if self._resets == 0 else env_seed(self._root, "reset", self._resets)
 
     def step(self, action: Any) -> tuple[str, tuple[Any, float, bool, dict[str, Any]]]:
         """Plays one step. `info` tells an end from a cut by `TimeLimit.truncated`, and whether the goal is reached."""
         answer = self._env.step(action)
-        if not isinstance(answer, tuple) or len(answer) != 5:
+        if not isinstance(answer, tuple) or len(answer) != 5 or not isinstance(answer[4], Mapping):
             raise BadInput(
                 f"env {self._worker} gave {brief(answer)} at step: it must give (observation, reward, terminated, "
                 "truncated, info)"

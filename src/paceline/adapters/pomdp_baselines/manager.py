@@ -18,7 +18,7 @@ from paceline.adapters.pomdp_baselines.hosted import HostedEnv
 from paceline.adapters.pomdp_baselines.remote import Remote
 from paceline.engine import Pool, WorkerInfo
 from paceline.errors import BadInput
-from paceline.seeds import seed_of
+from paceline.seeds import env_seed
 
 _START_METHODS = (None, "spawn", "forkserver")
 
@@ -52,7 +52,7 @@ class ParallelEnvManager:
         count = len(self.env_fns)
         self.pool = Pool(
             [
-                partial(HostedEnv, make, worker, seed_of(root, "env", worker) >> 32)
+                partial(HostedEnv, make, worker, env_seed(root, "env", worker))
                 for worker, make in enumerate(self.env_fns)
             ],
             backend="process",
@@ -169,7 +169,7 @@ class ParallelEnvManager:
             seeds: One for each env; or one from which theirs follow.
         """
         if isinstance(seeds, int | np.integer):
-            seeds = [seed_of(int(seeds), "parallel env", env) >> 32 for env in range(self.num_envs)]
+            seeds = [env_seed(int(seeds), "parallel env", env) for env in range(self.num_envs)]
         each = self._one_each("seeds", seeds)
         self._asked({env: ("seed", {"seed": int(seed)}) for env, seed in enumerate(each)})
 
