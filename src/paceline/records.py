@@ -5,7 +5,8 @@ NAME.jsonl      one line per thing that has ended, in the order in which they en
 report.json     everything, when the run is complete (or was stopped)
 .lock           held by the process that writes; see `paceline.run_lock`
 
-plan.json and every line carry a check of their own content: what has been damaged or edited is not believed.
+plan.json and every line carry a check of their own content: what has been damaged or edited is not believed. plan.json,
+which names code, also has a mark that only this user can make.
 
 A run of `collect` has its rollouts in rollouts.npz instead of the last two.
 """
@@ -22,12 +23,15 @@ from typing import Any, TextIO
 
 from paceline.errors import BadInput, NotKept
 from paceline.fingerprint import differences, unknown_parts
+from paceline.run_key import is_own, mark
 from paceline.run_lock import RunLock
 
 Keep = Callable[[dict[str, Any]], dict[str, Any]]
 PLAN, REPORT = "plan.json", "report.json"
 CHECK = "check"
 """The key of a check among the content that it is of."""
+MARK = "mark"
+"""The key, in plan.json, of this user's mark; see `paceline.run_key`."""
 _PARTS = ("identity", "files", "recipes")
 _MOST_PARTS = 3  # of a recipe, in one message
 
@@ -71,7 +75,7 @@ class Records:
         self.lines = [] if known is None else read_lines(lines, keep, unchecked)
         self.notes += unchecked.notes
         if known is None or _goes_further(known.get("identity"), _as_json(plan["identity"])):
-            write_whole(path / PLAN, checked(plan))
+            _write_plan(path, plan)
         self._file = self._open()
 
     def _open(self) -> TextIO:
@@ -127,7 +131,12 @@ def begin_run(path: Path, plan: Mapping[str, Any]) -> None:
         raise BadInput(
             f"{path} holds the results of a run; give another directory, or delete this one if nothing in it matters"
         )
-    write_whole(path / PLAN, checked(plan))
+    _write_plan(path, plan)
+
+
+def _write_plan(path: Path, plan: Mapping[str, Any]) -> None:
+    content = checked(plan)
+    write_whole(path / PLAN, {**content, MARK: mark(path / PLAN, _canonical(content))})
 
 
 def _make(path: Path) -> None:
@@ -193,6 +202,11 @@ def read_plan(path: Path) -> dict[str, Any]:
     Raises:
         BadInput: the directory holds no run, or its plan is damaged.
     """
+    return plan_and_owner(path)[0]
+
+
+def plan_and_owner(path: Path) -> tuple[dict[str, Any], bool]:
+    """What a run was asked, and whether this user has written that there; see `read_plan`."""
     try:
         plan: Any = json.loads((path / PLAN).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -201,12 +215,14 @@ def read_plan(path: Path) -> dict[str, Any]:
         raise BadInput(f"{path / PLAN} cannot be read: {error}; begin afresh with another directory") from error
     if not (isinstance(plan, dict) and all(isinstance(plan.get(part, {}), dict) for part in _PARTS)):
         raise BadInput(f"{path / PLAN} is damaged: it does not say what was asked; begin afresh with another directory")
+    marked = plan.pop(MARK, None)
+    own = is_own(path / PLAN, _canonical(plan), marked)
     if plan.pop(CHECK, None) not in (None, _check(plan)):
         raise BadInput(
             f"{path / PLAN} is damaged: it is not what was written when the run was begun; put back what was there, or "
             "begin afresh with another directory"
         )
-    return plan
+    return plan, own
 
 
 class UncheckedLines:
@@ -285,7 +301,11 @@ def checked(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check(content: Mapping[str, Any]) -> str:
     """Of what JSON holds: the same when it has been written and read."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+    return hashlib.sha256(_canonical(content)).hexdigest()[:16]
+
+
+def _canonical(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
 def write_whole(path: Path, content: Any) -> None:

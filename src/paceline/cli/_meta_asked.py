@@ -139,6 +139,7 @@ def learned(
     plan: Plan,
     *,
     resume: bool = False,
+    trust: bool = False,
     watcher: Watcher | None = None,
     trace: Trace | None = None,
 ) -> MetaTraining:
@@ -154,7 +155,7 @@ def learned(
         if board is not None:
             stack.callback(board.close)
         about = asked.about()
-        given = {**asked.settings, "plan": plan, "out": out, "resume": resume, "trace": trace}
+        given = {**asked.settings, "plan": plan, "out": out, "resume": resume, "trust": trust, "trace": trace}
         training = meta(**given, watcher=watch, asked=about)
         if board is not None:
             board.write(training.rows)
@@ -173,16 +174,18 @@ def begin_seeds(asked: MetaAsked, out: Path) -> None:
 
 
 def learned_seeds(
-    asked: MetaAsked, out: Path | None, watcher: Callable[[int], Watcher | None]
+    asked: MetaAsked, out: Path | None, watcher: Callable[[int], Watcher | None], *, trust: bool = False
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Trains each seed, or goes on with it; see `each_seed`."""
-    yield from each_seed(partial(_of_seed, asked, out), asked.numbers, asked.place, watcher)
+    yield from each_seed(partial(_of_seed, asked, out, trust), asked.numbers, asked.place, watcher)
 
 
-def _of_seed(asked: MetaAsked, out: Path | None, plan: Plan, watcher: Watcher | None, seed: int) -> dict[str, Any]:
+def _of_seed(
+    asked: MetaAsked, out: Path | None, trust: bool, plan: Plan, watcher: Watcher | None, seed: int
+) -> dict[str, Any]:
     where = None if out is None else out / f"seed-{seed}"
     begun = where is not None and (where / PLAN).exists()
-    return learned(asked.of_seed(seed), where, plan, resume=begun, watcher=watcher).as_dict()
+    return learned(asked.of_seed(seed), where, plan, resume=begun, trust=trust, watcher=watcher).as_dict()
 
 
 def draw_all(found: list[dict[str, Any]], out: Path) -> None:

@@ -154,6 +154,7 @@ def trained(
     plan: Plan,
     *,
     resume: bool = False,
+    trust: bool = False,
     watcher: Watcher | None = None,
     trace: Trace | None = None,
 ) -> Training:
@@ -171,6 +172,7 @@ def trained(
             plan=plan,
             out=out,
             resume=resume,
+            trust=trust,
             trace=trace,
             watcher=_both(watcher, None if board is None else board.tell),
             recorder=turns,
@@ -238,17 +240,20 @@ def begin_seeds(asked: Asked, out: Path) -> None:
 
 
 def trained_seeds(
-    asked: Asked, out: Path | None, watcher: Callable[[int], Watcher | None]
+    asked: Asked, out: Path | None, watcher: Callable[[int], Watcher | None], *, trust: bool = False
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Trains each seed, or goes on with it; with workers asked for, seeds side by side, each in a process of its own.
 
     Yields:
         A seed and what came of it, as JSON has it, as seeds finish.
     """
-    yield from each_seed(partial(_of_seed, asked, out), asked.numbers, asked.place, watcher)
+    yield from each_seed(partial(_of_seed, asked, out, trust), asked.numbers, asked.place, watcher)
 
 
-def _of_seed(asked: Asked, out: Path | None, plan: Plan, watcher: Watcher | None, seed: int) -> dict[str, Any]:
+def _of_seed(
+    asked: Asked, out: Path | None, trust: bool, plan: Plan, watcher: Watcher | None, seed: int
+) -> dict[str, Any]:
     where = None if out is None else out / f"seed-{seed}"
     begun = where is not None and (where / PLAN).exists()
-    return {"seed": seed, **trained(asked.of_seed(seed), where, plan, resume=begun, watcher=watcher).as_dict()}
+    training = trained(asked.of_seed(seed), where, plan, resume=begun, trust=trust, watcher=watcher)
+    return {"seed": seed, **training.as_dict()}

@@ -155,4 +155,4 @@ def meta(
             for note in (*given.notes, *unused):
                 print(f"note: {note}", file=sys.stderr)
             where = (out or (Path(given.out) if given.out else fresh_directory("meta"))).resolve() if save else None
-        return MetaCall(asked, where, resume is not None, page if as_json else None).go(trace)
+        return MetaCall(asked, where, resume is not None, page if as_json else None, trust=trust).go(trace)

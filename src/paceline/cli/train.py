@@ -166,4 +166,4 @@ def train(
         else:
             asked, said = asked_now(given)
             where = (out or (Path(said) if said else fresh_directory("train"))).resolve() if save else None
-        return TrainCall(asked, where, resume is not None, page if as_json else None).go(trace)
+        return TrainCall(asked, where, resume is not None, page if as_json else None, trust=trust).go(trace)

@@ -53,6 +53,7 @@ def meta(
     plan: str | int | Plan = "auto",
     out: str | Path | None = None,
     resume: bool = False,
+    trust: bool = False,
     trace: Trace | None = None,
     watcher: Watcher | None = None,
     asked: Mapping[str, Any] | None = None,
@@ -87,6 +88,8 @@ def meta(
         plan: Where rollouts are played.
         out: A directory for results and checkpoints.
         resume: Whether to go on with what is in `out`.
+        trust: With `resume`: whether what a user's own objects have left there, pickled, may be loaded though you have
+            not written it there yourself. It can run anything.
         trace: Records where the time goes.
         watcher: Is shown the loop after every iteration.
         asked: What is kept in plan.json beside what the result follows from.
@@ -123,7 +126,7 @@ def meta(
     try:
         from paceline.meta.loop import Loop
 
-        checkpoints = None if records is None else Checkpoints(records.path)
+        checkpoints = None if records is None else Checkpoints(records.path, trust)
         with Loop(job, place, checkpoints=checkpoints, trace=trace) as loop:
             try:
                 _run(loop, records, watcher)

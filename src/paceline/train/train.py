@@ -54,6 +54,7 @@ def train(
     plan: str | int | Plan = "auto",
     out: str | Path | None = None,
     resume: bool = False,
+    trust: bool = False,
     trace: Trace | None = None,
     speculate: bool | None = None,
     watcher: Watcher | None = None,
@@ -93,6 +94,8 @@ def train(
         plan: Where learners learn; `Plan(agents="process")` has dear policies act in processes of their own.
         out: A directory for results and checkpoints.
         resume: Whether to go on with what is in `out`.
+        trust: With `resume`: whether what a user's own objects have left there, pickled, may be loaded though you have
+            not written it there yourself. It can run anything.
         trace: Records where the time goes.
         speculate: Whether agents whose turns are ordered are answered ahead, on what they see as a turn begins, and
             asked again where that has changed. None: where it pays. It changes no bit of the result.
@@ -107,7 +110,7 @@ def train(
     """
     if deadline is not None and not (type(deadline) in (int, float) and deadline > 0):
         raise BadInput(f"deadline={deadline!r} makes no sense; give seconds above 0")
-    for name, flag in (("free_running", free_running), ("resume", resume)):
+    for name, flag in (("free_running", free_running), ("resume", resume), ("trust", trust)):
         if not isinstance(flag, bool):
             raise BadInput(f"{name}={flag!r} makes no sense; give True or False")
     if trace is not None and not isinstance(trace, Trace):
@@ -138,7 +141,7 @@ def train(
         raise BadInput("resume=True: say with out= what directory to go on with")
     records = None if out is None else _records(job, Path(out), resume, asked or {}, on_failure)
     try:
-        checkpoints = None if records is None else Checkpoints(records.path)
+        checkpoints = None if records is None else Checkpoints(records.path, trust)
         with Trainer(
             job,
             place,
