@@ -272,9 +272,7 @@ def with_copies_that_are_pickles(attack: Attack) -> None:
     text, code = (attack.run / FILE).read_text(), pickle.dumps([Payload(attack.mark)]).hex()
     copies = '{"dict": [["copies", "loaded"], [{"dict": [[], []]}, {"dict": [[], []]}]]}'
     assert copies in text
-    rewritten(
-        attack, text.replace(copies, copies.replace("[[], []]", f'[["agent_0"], [{{"bytes": "{code}"}}]]', 1))
-    )
+    rewritten(attack, text.replace(copies, copies.replace("[[], []]", f'[["agent_0"], [{{"bytes": "{code}"}}]]', 1)))
 
 
 def with_streams_of_another_module(attack: Attack) -> None:
@@ -319,7 +317,7 @@ def test_a_checkpoint_runs_nothing(
         change(mine)
     code, page = called(*(str(mine.run) if word == "RUN" else word for word in READERS[kind][0]))
     assert (code, "Traceback" in page) == (2, False), page
-    assert re.search(r"checkpoint.pickles \(pickles\).*--trust|is damaged: remove .*checkpoint|of an older release", page)
+    assert re.search(r"checkpoint.pickles \(pickles\).*--trust|damaged: remove .*checkpoint|of an older release", page)
     assert not mine.mark.exists()
 
 

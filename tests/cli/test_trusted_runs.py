@@ -159,7 +159,8 @@ STRANGE = [
 ]
 FINE = [
     "forage,agents=2", "forage*", "random", "memory:3", "greedy:0.5,kw.depth=3", "gym:CartPole-v1", "CartPole-v1",
-    "ALE/Pong-v5", "mine.py:World:2", "mine:World", "torch:mine.py:World,weights=net.pt", "paceline:random", "bandit,x=8",
+    "ALE/Pong-v5", "mine.py:World:2", "mine:World", "torch:mine.py:World,weights=net.pt", "paceline:random",
+    "bandit,x=8",
     "memory,cell=lstm,memory=128,hidden=64x32", "sb3:PPO,weights=m.zip,trust=false", "pz:mpe2.simple_spread_v3",
     "pz:butterfly.pistonball_v6", "mettagrid:arena", "bundle", "dqn,hidden=16,lr=1e-3", '[{"goal": 0.5}, [1, "left"]]',
 ]  # fmt: skip
