@@ -61,7 +61,7 @@ class Attack:
         for kind in ("asked", "command", "collect", "train", "meta"):
             if kind in plan:
                 plan[kind].update(changes.get(kind, {}))
-        plan["directory"] = str(self.home)
+        plan["directory"] = changes.get("directory", str(self.home))
         (self.run / "plan.json").write_text(json.dumps(checked(plan)))
 
     def bundle(self, name: str) -> str:
@@ -204,11 +204,13 @@ def test_a_policy_of_text_is_code_and_an_endpoint_is_sent_a_key(attack: Callable
         asked(mine, *READERS["rollout"][0])
 
 
-def test_a_directory_that_a_run_names_is_not_gone_to(attack: Callable[[str], Attack]) -> None:
-    """Though nothing else in its plan is strange: what lies there would be found before what is looked for."""
+@pytest.mark.parametrize("place", ["theirs", "theirs/run"])
+def test_a_directory_that_a_run_names_is_not_gone_to(attack: Callable[[str], Attack], place: str) -> None:
+    """What lies there might be found before what is installed."""
     mine = attack("eval")
-    mine.plan()
-    asked(mine, *READERS["eval"][0])
+    mine.plan(directory=str(mine.home.parent / place))
+    code, page = called(*(str(mine.run) if word == "RUN" else word for word in READERS["eval"][0]))
+    assert (code, "files are looked for here" in page) == (0, True), page
 
 
 # -- checkpoints ---------------------------------------------------------------------------------------------

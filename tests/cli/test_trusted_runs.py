@@ -232,15 +232,16 @@ def test_a_configuration_is_one_whatever_it_is_called(
         check_trusted(run, False)
 
 
-@pytest.mark.parametrize("place", ["..", "run"])
-def test_a_run_does_not_say_where_files_are_looked_for(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("place", "own"), [("..", False), ("run", False), (".", True), ("nowhere", False)])
+def test_a_run_that_is_not_known_does_not_say_where_files_are_looked_for(
+    place: str, own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What lies there may take the place of what is installed."""
     (tmp_path / "mine").mkdir()
     monkeypatch.chdir(tmp_path / "mine")
-    run = a_run(tmp_path / "mine", {"asked": {"missions": ["forage"]}})
-    plan = {"identity": {}, "asked": {"missions": ["forage"]}, "directory": str((run.parent / place).resolve())}
+    run = a_run(tmp_path / "mine", {})
+    there = (run.parent / place).resolve()
+    plan = {"identity": {}, "asked": {"missions": ["forage"]}, "directory": str(there)}
     (run / "plan.json").write_text(json.dumps(plan))
-    with pytest.raises(BadInput, match=r"would run .*(not in this directory|it came with the run)"):
-        check_trusted(run, False)
+    assert check_trusted(run, False) == (there if own else Path.cwd())
+    assert check_trusted(run, True) == (there if there.is_dir() else Path.cwd())

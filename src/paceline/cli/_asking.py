@@ -75,10 +75,10 @@ class Asked:
         return Asked(**{**asdict(self), "device": chosen_device(self.device)})
 
 
-def asked_before(out: Path, given: dict[str, Any]) -> Asked:
+def asked_before(out: Path, given: dict[str, Any], home: Path) -> Asked:
     """What a run on disk was asked; what is given now must not be something else, but for more episodes.
 
-    Files are found from the directory in which the run was begun.
+    Files are found from `home`.
     """
     plan = read_plan(out)
     if "asked" not in plan:
@@ -91,8 +91,7 @@ def asked_before(out: Path, given: dict[str, Any]) -> Asked:
             known[name] = value  # it goes on beyond its end
         elif value not in (None, [], known[name]):
             raise BadInput(f"{out} was asked {name}={known[name]!r}, and now {value!r}: leave it away, or begin anew")
-    if Path(plan["directory"]).is_dir():
-        os.chdir(plan["directory"])
+    os.chdir(home)
     return _checked(out, known)
 
 

@@ -106,8 +106,8 @@ def _listed(text: str, what: str) -> list[Any]:
     return found
 
 
-def asked_before(run: Path) -> Asked:
-    """What a run on disk was asked. Files are found from the directory in which it was begun.
+def asked_before(run: Path, home: Path) -> Asked:
+    """What a run on disk was asked. Files are found from `home`.
 
     Raises:
         BadInput: it was not begun from the command line.
@@ -119,8 +119,7 @@ def asked_before(run: Path) -> Asked:
             f"{run} was not begun by `paceline collect`, so it cannot be played again here; in Python: "
             "Collector(…).collect(n, iteration=0, indices=[k])"
         )
-    if Path(directory).is_dir():
-        os.chdir(directory)
+    os.chdir(home)
     try:
         return Asked(**known)
     except TypeError as error:

@@ -15,7 +15,6 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paceline.cli._resuming import home_of
 from paceline.cli._seeds import AskedOfTraining, each_seed
 from paceline.engine import Plan, Trace
 from paceline.errors import BadInput
@@ -104,8 +103,8 @@ def _notes(name: str, file: Read) -> Iterator[str]:
         yield f"without effect in {name}, being for other learners or agents: {unused}"
 
 
-def asked_before(run: Path, flags: Mapping[str, Any]) -> MetaAsked:
-    """What a run on disk was asked. Files are found from the directory of its beginning.
+def asked_before(run: Path, flags: Mapping[str, Any], home: Path) -> MetaAsked:
+    """What a run on disk was asked. Files are found from `home`.
 
     Raises:
         BadInput: the run does not say it, or something else is asked now.
@@ -123,7 +122,7 @@ def asked_before(run: Path, flags: Mapping[str, Any]) -> MetaAsked:
     for name, value in flags.items():
         if value is not None and name not in (*_PLACE, "tensorboard") and was.get(name) != value:
             raise BadInput(f"{run} was asked {name}={was.get(name)!r}, and now {value!r}: leave it away, or begin anew")
-    os.chdir(home_of(run, Path(directory)))
+    os.chdir(home)
     place = {name: flags[name] for name in _PLACE if flags[name] is not None}
     if place:
         before = replace(before, plan=place.get("plan", "auto"), jobs=place.get("jobs", "auto"))

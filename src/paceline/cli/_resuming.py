@@ -6,7 +6,6 @@ what is given ──► plan.json, with the directory ──► --resume ──�
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,8 @@ def kept(given: Mapping[str, Any]) -> dict[str, Any]:
     return {_KEPT: {**given, "base_url": _without_secrets(_endpoint(given))}, "directory": os.getcwd()}
 
 
-def given_before(run: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given now, completed by what was given when the run was begun, and from where.
+def given_before(run: Path, given: Mapping[str, Any], home: Path) -> dict[str, Any]:
+    """What is given now, completed by what was given when the run was begun; files are found from `home`.
 
     Whether the run is still the same is looked at later, as for everybody who goes on with one.
 
@@ -39,21 +38,12 @@ def given_before(run: Path, given: Mapping[str, Any]) -> dict[str, Any]:
         raise BadInput(f"{run} does not say how it was begun: give CONFIG.yaml, and who plays, again")
     if before.get("base_url") == _SECRET and given["base_url"] is None:
         raise BadInput(f"the --base-url of {run} may hold a secret, and was not written down: give it again")
-    home = home_of(run, Path(directory))
     if given["policy"] is not None:
         given = {**given, "policy": _meant_from_here(given["policy"], before.get("policy"), home)}
     if any(given[name] is not None for name in _PLACE):
         before = {**before, **dict.fromkeys(_PLACE)}
     os.chdir(home)
     return {name: before.get(name) if value is None else value for name, value in given.items()}
-
-
-def home_of(run: Path, directory: Path) -> Path:
-    """From where files are looked for: the directory in which the run was begun, or this one if that is gone."""
-    if directory.is_dir():
-        return directory
-    print(f"warning: {run} was begun in {directory}, which is not there: files are looked for here", file=sys.stderr)
-    return Path.cwd()
 
 
 def _meant_from_here(policy: str, before: str | None, home: Path) -> str:

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from paceline.cli._resuming import home_of
 from paceline.cli._seeds import AskedOfTraining, each_seed
 from paceline.engine import Plan, Trace
 from paceline.errors import BadInput
@@ -71,8 +70,8 @@ def asked_now(given: Mapping[str, Any]) -> tuple[Asked, str | None]:
     return Asked(settings, **place, **beside), out
 
 
-def asked_before(run: Path, given: Mapping[str, Any]) -> Asked:
-    """What a run on disk was asked, where nothing else is given. Files are found from the directory of its beginning.
+def asked_before(run: Path, given: Mapping[str, Any], home: Path) -> Asked:
+    """What a run on disk was asked, where nothing else is given. Files are found from `home`.
 
     Whether it is still the same run is looked at by `train`.
 
@@ -89,7 +88,7 @@ def asked_before(run: Path, given: Mapping[str, Any]) -> Asked:
         raise BadInput(f"{run / PLAN} is damaged: {error}") from error
     settings, place, _ = _given(given)
     _check_same(run, before, {**settings, "seeds": given["seeds"], "turns": given["turns"]})
-    os.chdir(home_of(run, Path(directory)))
+    os.chdir(home)
     if place:
         before = replace(before, plan=place.get("plan", "auto"), jobs=place.get("jobs", "auto"))
     board = before.tensorboard or bool(given["tensorboard"])

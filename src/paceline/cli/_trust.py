@@ -49,8 +49,9 @@ _OURS = Path(__file__).parents[1]
 _SHOWN = 9
 
 
-def check_trusted(run: Path, trusted: bool, *, changed: bool = False) -> None:
-    """Looks at what a run names before anything of it is loaded.
+def check_trusted(run: Path, trusted: bool, *, changed: bool = False) -> Path:
+    """Looks at what a run names before anything of it is loaded. Gives the directory from which its files are looked
+    for: that of its beginning; this one if that is not there, or the run is not known and names one elsewhere.
 
     Args:
         run: Its directory.
@@ -62,12 +63,19 @@ def check_trusted(run: Path, trusted: bool, *, changed: bool = False) -> None:
         BadInput: this user has not written it there, and it names what is not known to be harmless.
     """
     plan, own = plan_and_owner(run)
+    here, begun = Path.cwd(), Path(str(plan.get("directory", ".")))
+    known = plan.get("files", {}) if changed else {}
+    looks = {home: _Look(home, run.resolve(), known) for home in (begun, here) if home.is_dir()}
+    if not (own or trusted) and begun in looks and any(looks[here].at_place(begun)):
+        home = here  # what lies there might be found before what is installed
+    else:
+        home = begun if begun in looks else here
+    if home != begun:
+        print(f"warning: {run} was begun in {begun}: files are looked for here", file=sys.stderr)
     if trusted:
-        return
-    begun = Path(str(plan.get("directory", ".")))
-    home = begun if begun.is_dir() else Path.cwd()  # where names are looked up
-    look = _Look(home, run.resolve(), plan.get("files", {}) if changed else {})
-    found = [*look.at(_named(plan)), *look.at_place(home)]
+        return home
+    named = _named(plan)
+    found = [each for look in looks.values() for each in look.at(named)]
     strange = [each for each in dict.fromkeys(found) if not own or each.endswith(_CHANGED)]
     strange += [f"{place / PICKLES} (pickles)" for place in _parts(run) if strange_pickles(place)]
     if strange:
@@ -75,8 +83,9 @@ def check_trusted(run: Path, trusted: bool, *, changed: bool = False) -> None:
         why = "" if own else f" ({why_unknown()})"
         raise BadInput(
             f"{run} would run {', '.join(strange[:_SHOWN])}{more}{why}: look at it, and say --trust if you trust who "
-            f"wrote it, or go to the directory that its files are in (this one is {Path.cwd()})"
+            f"wrote it, or go to the directory that its files are in (this one is {here})"
         )
+    return home
 
 
 def _named(plan: Mapping[str, Any]) -> dict[str, Any]:

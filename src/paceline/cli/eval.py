@@ -199,8 +199,8 @@ def evaluate(
         if resume is not None:
             # Before the directory is changed to the one in which the run was begun.
             resume, trace = resume.resolve(), trace and trace.resolve()
-            check_trusted(resume, trust)
-            asked = asked_before(resume, given)
+            home = check_trusted(resume, trust)
+            asked = asked_before(resume, given, home)
         else:
             asked = Asked.of(given).settled()
         run = asked.run(asked.setting(parallel_policy, call_deadline), apart=untrusted)

@@ -144,8 +144,8 @@ def meta(
             from paceline.cli._trust import check_trusted
 
             resume = resume.resolve()
-            check_trusted(resume, trust)
-            asked = asked_before(resume, flags)
+            home = check_trusted(resume, trust)
+            asked = asked_before(resume, flags, home)
             where: Path | None = resume
         else:
             given = given_now(flags)

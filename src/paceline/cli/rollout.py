@@ -179,9 +179,9 @@ def _completed(given: dict[str, Any], resume: Path | None, trust: bool) -> tuple
     if config is not None and (given["policy"] is not None or given["model"] is not None):
         return given, resume
     resume = resume.resolve()  # before the directory is changed to the one in which the run was begun
-    check_trusted(resume, trust)
+    home = check_trusted(resume, trust)
     whole = None if config is None else str(Path(config).resolve())
-    return given_before(resume, {**given, "config": whole}), resume
+    return given_before(resume, {**given, "config": whole}, home), resume
 
 
 def _asked(given: dict[str, Any]) -> Asked:

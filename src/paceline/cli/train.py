@@ -160,8 +160,8 @@ def train(
             from paceline.cli._trust import check_trusted
 
             resume = resume.resolve()
-            check_trusted(resume, trust)
-            asked = asked_before(resume, given)
+            home = check_trusted(resume, trust)
+            asked = asked_before(resume, given, home)
             where: Path | None = resume
         else:
             asked, said = asked_now(given)
