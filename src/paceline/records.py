@@ -32,7 +32,18 @@ CHECK = "check"
 """The key of a check among the content that it is of."""
 MARK = "mark"
 """The key, in plan.json, of this user's mark; see `paceline.run_key`."""
-_PARTS = ("identity", "files", "recipes")
+_SUFFIXES = (".json", ".jsonl", ".csv", ".parquet", ".npz", ".pickles", ".png", ".log", ".part")
+
+
+def _is_text(content: Any) -> bool:
+    return isinstance(content, dict) and all(isinstance(each, str) for each in content.values())
+
+
+_PARTS: dict[str, Callable[[Any], bool]] = {
+    "identity": lambda content: isinstance(content, dict),
+    "files": _is_text,
+    "recipes": lambda content: isinstance(content, dict) and all(map(_is_text, content.values())),
+}
 _MOST_PARTS = 3  # of a recipe, in one message
 
 
@@ -207,13 +218,14 @@ def read_plan(path: Path) -> dict[str, Any]:
 
 def plan_and_owner(path: Path) -> tuple[dict[str, Any], bool]:
     """What a run was asked, and whether this user has written that there; see `read_plan`."""
+    _check_entries(path)
     try:
         plan: Any = json.loads((path / PLAN).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadInput(f"{path} holds no run: there is no {PLAN} in it") from None
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path / PLAN} cannot be read: {error}; begin afresh with another directory") from error
-    if not (isinstance(plan, dict) and all(isinstance(plan.get(part, {}), dict) for part in _PARTS)):
+    if not (isinstance(plan, dict) and all(fits(plan.get(part, {})) for part, fits in _PARTS.items())):
         raise BadInput(f"{path / PLAN} is damaged: it does not say what was asked; begin afresh with another directory")
     marked = plan.pop(MARK, None)
     own = is_own(path / PLAN, _canonical(plan), marked)
@@ -223,6 +235,23 @@ def plan_and_owner(path: Path) -> tuple[dict[str, Any], bool]:
             "begin afresh with another directory"
         )
     return plan, own
+
+
+def _check_entries(path: Path) -> None:
+    """Sees to it that what is in a run's directory can be read and written: nothing is found out only at its end.
+
+    Raises:
+        BadInput: a link leads nowhere, or a directory is in the place of a file.
+    """
+    try:
+        entries = sorted(path.iterdir())
+    except OSError:  # told when the plan is read
+        return
+    for entry in entries:
+        if entry.is_symlink() and not entry.exists():
+            raise BadInput(f"{entry} is a link that leads nowhere: put back what was there, or remove it")
+        if entry.suffix in _SUFFIXES and not entry.is_file():
+            raise BadInput(f"{entry} is no file, and a run has one there: put back what was there, or remove it")
 
 
 class UncheckedLines:
@@ -268,6 +297,17 @@ def read_lines(path: Path, keep: Keep = dict, unchecked: UncheckedLines | None =
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
     return found
+
+
+def numbered(name: str) -> Keep:
+    """Of lines that are counted, what is kept is their number."""
+
+    def keep(line: dict[str, Any]) -> dict[str, Any]:
+        if type(line[name]) is not int:
+            raise TypeError(f"its {name} is {line[name]!r:.60}")
+        return {name: line[name]}
+
+    return keep
 
 
 def _line(path: Path, number: int, line: bytes, keep: Keep, old: UncheckedLines) -> dict[str, Any]:

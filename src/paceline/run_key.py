@@ -43,7 +43,7 @@ def mark(path: Path, content: bytes) -> str:
         key = _key()
     except BadInput:
         return ""
-    place = os.fsencode(path.parent.resolve() / path.name)
+    place = os.fsencode(os.path.join(os.path.realpath(path.parent), path.name))
     return hmac.new(key, place + b"\0" + content, "sha256").hexdigest()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from paceline.catalog.missions import DEFAULT, find_missions
 from paceline.catalog.resolve import casts_of
+from paceline.cli._resuming import validated
 from paceline.errors import BadInput
 from paceline.evaluate.given import chosen_device
 from paceline.evaluate.replacement import mixed
@@ -92,15 +93,4 @@ def asked_before(out: Path, given: dict[str, Any], home: Path) -> Asked:
         elif value not in (None, [], known[name]):
             raise BadInput(f"{out} was asked {name}={known[name]!r}, and now {value!r}: leave it away, or begin anew")
     os.chdir(home)
-    return _checked(out, known)
-
-
-def _checked(out: Path, known: dict[str, Any]) -> Asked:
-    from pydantic import TypeAdapter, ValidationError  # here: not every command reads a run
-
-    try:
-        return TypeAdapter(Asked).validate_python(known)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        where = ".".join(str(part) for part in fault["loc"])
-        raise BadInput(f"{out / PLAN} is damaged: {where} is {fault['input']!r:.60}") from error
+    return validated(Asked, known, out)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.cli._resuming import validated
 from paceline.collect import Collection, Collector, Recording
 from paceline.collect.task_sets import TASK_WORDS
 from paceline.engine import Plan, Trace
@@ -120,10 +121,7 @@ def asked_before(run: Path, home: Path) -> Asked:
             "Collector(…).collect(n, iteration=0, indices=[k])"
         )
     os.chdir(home)
-    try:
-        return Asked(**known)
-    except TypeError as error:
-        raise BadInput(f"{run / 'plan.json'} is damaged: {error}") from error
+    return validated(Asked, known, run)
 
 
 def played_again(collector: Collector, count: int, indices: Sequence[int]) -> Collection:

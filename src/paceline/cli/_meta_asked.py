@@ -15,7 +15,8 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paceline.cli._seeds import AskedOfTraining, each_seed
+from paceline.cli._resuming import validated
+from paceline.cli._seeds import AskedOfTraining, check_names, each_seed
 from paceline.engine import Plan, Trace
 from paceline.errors import BadInput
 from paceline.evaluate.given import chosen_device
@@ -42,6 +43,7 @@ class MetaAsked(AskedOfTraining):
     def __post_init__(self) -> None:
         if "env" not in self.settings:
             raise BadInput("say what is learned: ENV-ID or CONFIG.yaml, or --resume DIR for a run that was stopped")
+        check_names(self.settings, meta)
 
     def about(self) -> dict[str, Any]:
         """For plan.json."""
@@ -113,10 +115,7 @@ def asked_before(run: Path, flags: Mapping[str, Any], home: Path) -> MetaAsked:
     known, directory = plan.get(_KEPT), plan.get("directory")
     if not isinstance(known, dict) or not isinstance(directory, str):
         raise BadInput(f"{run} was not begun by `paceline meta`, so it cannot be continued here")
-    try:
-        before = MetaAsked(**known)
-    except TypeError as error:
-        raise BadInput(f"{run / PLAN} is damaged: {error}") from error
+    before = validated(MetaAsked, known, run)
     usual = {name: each.default for name, each in signature(meta).parameters.items()}
     was = {**usual, **before.settings, "seeds": before.seeds}
     for name, value in flags.items():

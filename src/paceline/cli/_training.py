@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from paceline.cli._seeds import AskedOfTraining, each_seed
+from paceline.cli._resuming import validated
+from paceline.cli._seeds import AskedOfTraining, check_names, each_seed
 from paceline.engine import Plan, Trace
 from paceline.errors import BadInput
 from paceline.evaluate.given import chosen_device
@@ -48,6 +49,7 @@ class Asked(AskedOfTraining):
             raise BadInput("say what is trained: NAME or CONFIG.yaml, or --resume DIR for a run that was stopped")
         if "epochs" not in self.settings:
             raise BadInput("say how long to train: --epochs N, or epochs in CONFIG.yaml")
+        check_names(self.settings, train)
         if self.turns is not None and self.turns not in FORMS:
             raise BadInput(f"--turns {self.turns}: give {' or '.join(FORMS)}")
 
@@ -82,10 +84,7 @@ def asked_before(run: Path, given: Mapping[str, Any], home: Path) -> Asked:
     known, directory = plan.get(_KEPT), plan.get("directory")
     if not isinstance(known, dict) or not isinstance(directory, str):
         raise BadInput(f"{run} was not begun by `paceline train`, so it cannot be continued here")
-    try:
-        before = Asked(**known)
-    except TypeError as error:
-        raise BadInput(f"{run / PLAN} is damaged: {error}") from error
+    before = validated(Asked, known, run)
     settings, place, _ = _given(given)
     _check_same(run, before, {**settings, "seeds": given["seeds"], "turns": given["turns"]})
     os.chdir(home)

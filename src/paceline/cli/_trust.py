@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.checkpoints import PICKLES, strange_pickles
+from paceline.cli._running import whole
 from paceline.errors import BadInput
 from paceline.options import value_of
 from paceline.records import plan_and_owner
@@ -65,7 +66,7 @@ def check_trusted(run: Path, trusted: bool, *, changed: bool = False) -> Path:
     plan, own = plan_and_owner(run)
     here, begun = Path.cwd(), Path(str(plan.get("directory", ".")))
     known = plan.get("files", {}) if changed else {}
-    looks = {home: _Look(home, run.resolve(), known) for home in (begun, here) if home.is_dir()}
+    looks = {home: _Look(home, whole(run), known) for home in (begun, here) if home.is_dir()}
     if not (own or trusted) and begun in looks and any(looks[here].at_place(begun)):
         home = here  # what lies there might be found before what is installed
     else:
@@ -113,11 +114,11 @@ class _Look:
 
     def __init__(self, home: Path, run: Path, known: Mapping[str, Any]) -> None:
         self._home, self._run, self._known = home, run, known
-        self._here = Path.cwd().resolve()
+        self._here = whole(Path.cwd())
 
     def at_place(self, path: Path) -> Iterator[str]:
         """What there is to be asked about a path: a file, or a directory."""
-        place = path.resolve()
+        place = whole(path)
         if not place.is_relative_to(self._here):
             yield f"{place} (not in this directory)"
         elif place.is_relative_to(self._run):
@@ -199,8 +200,8 @@ class _Look:
         path = self._home / Path(name).expanduser()
         yield from self.at_place(path)
         before = [digest for known, digest in self._known.items() if str(known).startswith(f"{path.name} of ")]
-        if before and path.exists() and content_digest(path.resolve()) not in before:
-            yield f"{path.resolve()} {_CHANGED}"
+        if before and path.exists() and content_digest(path) not in before:
+            yield f"{whole(path)} {_CHANGED}"
 
     def _at_attribute(self, path: Path, attribute: str | None, name: str) -> Iterator[str]:
         """What a file has only imported is not its own: it may be anything."""
@@ -258,6 +259,6 @@ def _origin(module: str, places: Any) -> Path | None:
             return found
         if spec is None:
             return found
-        found = Path(spec.origin).resolve() if spec.origin and os.sep in spec.origin else found
+        found = whole(Path(spec.origin)) if spec.origin and os.sep in spec.origin else found
         places = spec.submodule_search_locations or []
     return found

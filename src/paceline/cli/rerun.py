@@ -44,11 +44,12 @@ def rerun(
     ] = False,
 ) -> int:
     """Plays it, and says whether it is the same."""
+    from paceline.cli._running import whole
     from paceline.cli._trust import check_trusted
     from paceline.collect.store import JOB
     from paceline.records import read_plan
 
-    directory = directory.resolve()
+    directory = whole(directory)
     home = check_trusted(directory, trust, changed=True)
     collected = read_plan(directory).get("job") == JOB
     return _rollout_again(directory, which, home) if collected else _episode_again(directory, which, home)

@@ -17,7 +17,7 @@ from paceline.fingerprint import fingerprint, plain_text
 from paceline.learning.row_policies import import_torch
 from paceline.meta.result import WEIGHTS, MetaTraining, write_weights
 from paceline.options import split
-from paceline.records import Records, write_whole
+from paceline.records import Records, numbered, write_whole
 from paceline.team.device import find_device
 
 if TYPE_CHECKING:  # they import torch
@@ -286,7 +286,8 @@ def _records(job: Job, path: Path, resume: bool, asked: Mapping[str, Any]) -> Re
     recipes = {f"environment {inner.name!r}": fingerprint(inner.make)}
     if resume:
         _check_not_diverged(path)
-    return Records(path, "progress.jsonl", {**asked, "identity": identity, "recipes": recipes}, resume=resume)
+    plan = {**asked, "identity": identity, "recipes": recipes}
+    return Records(path, "progress.jsonl", plan, resume=resume, keep=numbered("z/iteration"))
 
 
 _IDENTITY = (

@@ -14,7 +14,7 @@ from paceline.checkpoints import Checkpoints
 from paceline.engine import Plan, Trace, find_backend
 from paceline.errors import BadInput
 from paceline.fingerprint import Fingerprint, fingerprint, plain_text
-from paceline.records import Records
+from paceline.records import Records, numbered
 from paceline.team.device import find_device
 from paceline.train.banks import OneAgent
 from paceline.train.given import mission_of, recipes_of
@@ -232,7 +232,7 @@ def _records(job: Job, path: Path, resume: bool, asked: Mapping[str, Any], on_fa
         "on_failure": on_failure,
     }
     plan = {**asked, "identity": identity, "recipes": recipes}
-    return Records(path, "epochs.jsonl", plan, resume=resume)
+    return Records(path, "epochs.jsonl", plan, resume=resume, keep=numbered("epoch"))
 
 
 def _run(trainer: Trainer, records: Records | None, watcher: Watcher | None) -> None:

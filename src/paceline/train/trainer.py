@@ -434,6 +434,8 @@ class Trainer:
             column.shape != (epoch,) for column in state["lags"].values()
         ):
             raise ValueError(f"rewards and lags are not those of {epoch} epochs")
+        if epoch and not set(state["rewards"]["agents"]) >= set(self.job.agents):
+            raise ValueError("agents have no rewards")
         if not mine["done"].keys() == mine["versions"].keys() == set(self.updates.agents):
             raise ValueError("its agents are others")
 
