@@ -22,6 +22,10 @@ os.environ.setdefault("PYTHONHASHSEED", "0")
 _cache = tempfile.TemporaryDirectory(prefix="paceline-cache-")
 os.environ["PACELINE_CACHE"] = _cache.name
 
+# So is the key that knows the runs of this user.
+_state = tempfile.TemporaryDirectory(prefix="paceline-state-")
+os.environ["XDG_STATE_HOME"] = _state.name
+
 # A shell that runs us in the background ignores Ctrl-C for us and for all that we start; tests of Ctrl-C need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -17,7 +17,7 @@ PACKAGE = Path(paceline.__file__).parent
 
 DATA = frozenset({"types", "roles", "seeds", "errors", "settings", "options"})
 ENGINE = DATA | {"engine"}
-KEPT = frozenset({"records", "run_lock", "sources", "fingerprint", "checkpoints"})
+KEPT = frozenset({"records", "run_lock", "sources", "fingerprint", "checkpoints", "run_key", "trees"})
 LOOP = ENGINE | KEPT | {"kinds", "ordered", "spaces", "rollout", "tape", "team", "schedule", "lockstep"}
 JOBS = frozenset({"evaluate", "vector", "collect", "groups", "train", "meta"})
 PIECES = frozenset({"learning", "worlds", "policies", "adapters", "report"})
@@ -29,9 +29,11 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "settings": frozenset({"errors"}),
     "options": frozenset({"errors"}),
     "engine": frozenset({"errors", "seeds"}),
-    "records": frozenset({"errors", "fingerprint", "run_lock"}),
+    "records": frozenset({"errors", "fingerprint", "run_key", "run_lock"}),
     "run_lock": frozenset({"errors"}),
-    "checkpoints": frozenset({"errors"}),
+    "checkpoints": frozenset({"errors", "run_key", "spaces", "trees"}),
+    "run_key": frozenset({"errors"}),
+    "trees": frozenset({"spaces"}),
     "sources": frozenset(),
     "fingerprint": frozenset({"sources"}),
     "kinds": DATA,

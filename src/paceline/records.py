@@ -5,7 +5,8 @@ NAME.jsonl      one line per thing that has ended, in the order in which they en
 report.json     everything, when the run is complete (or was stopped)
 .lock           held by the process that writes; see `paceline.run_lock`
 
-plan.json and every line carry a check of their own content: what has been damaged or edited is not believed.
+plan.json and every line carry a check of their own content: what has been damaged or edited is not believed. plan.json,
+which names code, also has a mark that only this user can make.
 
 A run of `collect` has its rollouts in rollouts.npz instead of the last two.
 """
@@ -22,13 +23,27 @@ from typing import Any, TextIO
 
 from paceline.errors import BadInput, NotKept
 from paceline.fingerprint import differences, unknown_parts
+from paceline.run_key import is_own, mark
 from paceline.run_lock import RunLock
 
 Keep = Callable[[dict[str, Any]], dict[str, Any]]
 PLAN, REPORT = "plan.json", "report.json"
 CHECK = "check"
 """The key of a check among the content that it is of."""
-_PARTS = ("identity", "files", "recipes")
+MARK = "mark"
+"""The key, in plan.json, of this user's mark; see `paceline.run_key`."""
+_SUFFIXES = (".json", ".jsonl", ".csv", ".parquet", ".npz", ".pickles", ".png", ".log", ".part")
+
+
+def _is_text(content: Any) -> bool:
+    return isinstance(content, dict) and all(isinstance(each, str) for each in content.values())
+
+
+_PARTS: dict[str, Callable[[Any], bool]] = {
+    "identity": lambda content: isinstance(content, dict),
+    "files": _is_text,
+    "recipes": lambda content: isinstance(content, dict) and all(map(_is_text, content.values())),
+}
 _MOST_PARTS = 3  # of a recipe, in one message
 
 
@@ -71,7 +86,7 @@ class Records:
         self.lines = [] if known is None else read_lines(lines, keep, unchecked)
         self.notes += unchecked.notes
         if known is None or _goes_further(known.get("identity"), _as_json(plan["identity"])):
-            write_whole(path / PLAN, checked(plan))
+            _write_plan(path, plan)
         self._file = self._open()
 
     def _open(self) -> TextIO:
@@ -127,7 +142,12 @@ def begin_run(path: Path, plan: Mapping[str, Any]) -> None:
         raise BadInput(
             f"{path} holds the results of a run; give another directory, or delete this one if nothing in it matters"
         )
-    write_whole(path / PLAN, checked(plan))
+    _write_plan(path, plan)
+
+
+def _write_plan(path: Path, plan: Mapping[str, Any]) -> None:
+    content = checked(plan)
+    write_whole(path / PLAN, {**content, MARK: mark(path / PLAN, _canonical(content))})
 
 
 def _make(path: Path) -> None:
@@ -193,20 +213,45 @@ def read_plan(path: Path) -> dict[str, Any]:
     Raises:
         BadInput: the directory holds no run, or its plan is damaged.
     """
+    return plan_and_owner(path)[0]
+
+
+def plan_and_owner(path: Path) -> tuple[dict[str, Any], bool]:
+    """What a run was asked, and whether this user has written that there; see `read_plan`."""
+    _check_entries(path)
     try:
         plan: Any = json.loads((path / PLAN).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadInput(f"{path} holds no run: there is no {PLAN} in it") from None
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path / PLAN} cannot be read: {error}; begin afresh with another directory") from error
-    if not (isinstance(plan, dict) and all(isinstance(plan.get(part, {}), dict) for part in _PARTS)):
+    if not (isinstance(plan, dict) and all(fits(plan.get(part, {})) for part, fits in _PARTS.items())):
         raise BadInput(f"{path / PLAN} is damaged: it does not say what was asked; begin afresh with another directory")
+    marked = plan.pop(MARK, None)
+    own = is_own(path / PLAN, _canonical(plan), marked)
     if plan.pop(CHECK, None) not in (None, _check(plan)):
         raise BadInput(
             f"{path / PLAN} is damaged: it is not what was written when the run was begun; put back what was there, or "
             "begin afresh with another directory"
         )
-    return plan
+    return plan, own
+
+
+def _check_entries(path: Path) -> None:
+    """Sees to it that what is in a run's directory can be read and written: nothing is found out only at its end.
+
+    Raises:
+        BadInput: a link leads nowhere, or a directory is in the place of a file.
+    """
+    try:
+        entries = sorted(path.iterdir())
+    except OSError:  # told when the plan is read
+        return
+    for entry in entries:
+        if entry.is_symlink() and not entry.exists():
+            raise BadInput(f"{entry} is a link that leads nowhere: put back what was there, or remove it")
+        if entry.suffix in _SUFFIXES and not entry.is_file():
+            raise BadInput(f"{entry} is no file, and a run has one there: put back what was there, or remove it")
 
 
 class UncheckedLines:
@@ -254,6 +299,17 @@ def read_lines(path: Path, keep: Keep = dict, unchecked: UncheckedLines | None =
     return found
 
 
+def numbered(name: str) -> Keep:
+    """Of lines that are counted, what is kept is their number."""
+
+    def keep(line: dict[str, Any]) -> dict[str, Any]:
+        if type(line[name]) is not int:
+            raise TypeError(f"its {name} is {line[name]!r:.60}")
+        return {name: line[name]}
+
+    return keep
+
+
 def _line(path: Path, number: int, line: bytes, keep: Keep, old: UncheckedLines) -> dict[str, Any]:
     try:
         content = json.loads(line)
@@ -285,7 +341,11 @@ def checked(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check(content: Mapping[str, Any]) -> str:
     """Of what JSON holds: the same when it has been written and read."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+    return hashlib.sha256(_canonical(content)).hexdigest()[:16]
+
+
+def _canonical(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
 def write_whole(path: Path, content: Any) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from paceline.cli._trust import check_trusted
 from paceline.cli.app import run as run_here
 from paceline.records import checked
 
+OWN_STATE = os.environ["XDG_STATE_HOME"]
 ENV = """
 from pathlib import Path
 
@@ -45,7 +50,7 @@ def told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *w
 
 @pytest.fixture
 def their_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    """The file of an env, beside a run of it; the user is in another directory."""
+    """The file of an env, beside a run of it that another user has begun; this one is in another directory."""
     place, mine = tmp_path / "theirs", tmp_path / "mine"
     place.mkdir()
     mine.mkdir()
@@ -58,6 +63,7 @@ def their_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     (place / "was_run").unlink()
     monkeypatch.delitem(sys.modules, world, raising=False)
     monkeypatch.chdir(mine)
+    monkeypatch.setenv("XDG_STATE_HOME", str(mine / "state"))
     return place / f"{world}.py"
 
 
@@ -74,6 +80,26 @@ def test_code_of_another_place_is_run_if_it_is_trusted(
     assert not (their_world.parent / "was_run").exists()
     assert told(capsys, monkeypatch, *asked, "--trust")[0] == 0
     assert (their_world.parent / "was_run").exists()
+
+
+def test_a_run_of_ones_own_needs_no_trust_where_it_was_begun(
+    their_world: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From any directory; a copy of it asks, and so does one whose plan was changed, or whose key is gone."""
+    run, episode = their_world.parent / "run", f"{their_world.name}:World/1"
+    mine = os.environ["XDG_STATE_HOME"]
+    monkeypatch.setenv("XDG_STATE_HOME", OWN_STATE)
+    assert told(capsys, monkeypatch, "rerun", str(run), episode)[0] == 0
+    monkeypatch.chdir(Path(mine).parent)  # it went to where the run was begun
+    (their_world.parent / "was_run").unlink()
+    copy = shutil.copytree(run, their_world.parent / "copy")
+    code, page = told(capsys, monkeypatch, "rerun", str(copy), episode)
+    assert (code, "it was not written here by you, or was copied, moved or changed since" in page) == (2, True)
+    plan = json.loads((run / "plan.json").read_text())
+    del plan["check"]
+    (run / "plan.json").write_text(json.dumps(plan))
+    assert told(capsys, monkeypatch, "rerun", str(run), episode)[0] == 2
+    assert not (their_world.parent / "was_run").exists()
 
 
 def test_code_that_has_changed_is_played_again_if_it_is_trusted(
@@ -94,30 +120,61 @@ STRANGE = [
     ("os:system", "os:system"),
     ("mine.py:World,then=subprocess:run", "subprocess:run"),
     ("class=subprocess.Popen,data=x", "subprocess.Popen"),
+    ("class=mine.World", "class=mine.World"),
+    ("random,kw.class=mine.World", "class=mine.World"),
     ("/elsewhere/evil.py:World:2", "/elsewhere/evil.py"),
     ("../evil.py:World", "evil.py"),
     ("torch:/elsewhere/net.py:Net,weights=net.pt", "/elsewhere/net.py"),
     ("text:/elsewhere/words.py:Words", "/elsewhere/words.py"),
     ("gym:antigravity:Env-v0", "antigravity"),
-    ("sb3:PPO,weights=/elsewhere/m.zip,trust=true", "/elsewhere/m.zip"),
-    ("sb3:PPO,weights=m.zip,normalize=/elsewhere/vec.pkl", "/elsewhere/vec.pkl"),
+    ("antigravity:Env-v0", "antigravity"),
+    ("pz:antigravity", "antigravity"),
+    ("pz:mine", "mine"),
+    ("sb3:PPO,weights=/elsewhere/m.zip", "/elsewhere/m.zip"),
+    ("sb3:PPO,weights=m.zip,trust=true", "trust=true"),
+    ("sb3:PPO,weights=m.zip,kw.trust=true", "kw.trust=true"),
+    ('sb3:PPO,kw.weights="/elsewhere/m.zip"', "/elsewhere/m.zip"),
+    ("sb3:PPO,weights=m.zip,normalize=vec.pkl", "normalize=vec.pkl"),
+    ("sb3:PPO,weights=m.zip,kw.normalize=vec.pkl", "kw.normalize=vec.pkl"),
+    ("random,data=net.pt", "data=net.pt"),
     ("/elsewhere/bundle.zip", "/elsewhere/bundle.zip"),
+    ("../bundle", "bundle"),
+    ("link", "elsewhere"),
+    ("7", "elsewhere"),
+    ("torch:mine.py:World,weights=7", "elsewhere"),
     ("run/evil.py:World", "it came with the run"),
-    ("config.yaml", "/elsewhere/words.py"),
+    ("run", "it came with the run"),
+    ("evil.P", "evil.P"),
+    ("evil.P:2", "evil.P:2"),
+    ("mission.yaml", "evil.Builder"),
+    ("mine.py:World.system", "mine.py:World.system"),
+    ("mine.py:popen", "not written in that file"),
+    ("mine:popen", "not written in that file"),
+    ("paceline.records:os.system,command=x", "paceline.records:os.system"),
+    ("paceline.catalog.loading:load_file,path=mine.py", "loading.py"),
+    (".venv/lib/site-packages/pkg/things.py:call", "things.py"),
+    ("nowhere.at_all:X", "nothing is known"),
+    ("http://127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1"),
+    ('[{"goal": "evil.P"}]', "evil.P"),
 ]
 FINE = [
-    "forage,agents=2", "random", "memory:3", "gym:CartPole-v1", "CartPole-v1", "mine.py:World:2", "mine:World",
-    "paceline.policies.memory:Memory", "sb3:PPO,weights=/elsewhere/m.zip", "http://127.0.0.1:8000/v1", "bandit,x=8",
-    "sb3:PPO,weights=m.zip,trust=true", "pz:mpe2.simple_spread_v3", "mettagrid:arena", "nowhere.at_all:X",
+    "forage,agents=2", "forage*", "random", "memory:3", "greedy:0.5,kw.depth=3", "gym:CartPole-v1", "CartPole-v1",
+    "ALE/Pong-v5", "mine.py:World:2", "mine:World", "torch:mine.py:World,weights=net.pt", "paceline:random",
+    "bandit,x=8",
+    "memory,cell=lstm,memory=128,hidden=64x32", "sb3:PPO,weights=m.zip,trust=false", "pz:mpe2.simple_spread_v3",
+    "pz:butterfly.pistonball_v6", "mettagrid:arena", "bundle", "dqn,hidden=16,lr=1e-3", '[{"goal": 0.5}, [1, "left"]]',
 ]  # fmt: skip
 
 
-def a_run(path: Path, word: str) -> Path:
-    run: Any = {"identity": {}, "asked": {"missions": [word], "policies": ["random"]}, "directory": str(path)}
+def a_run(path: Path, said: Any) -> Path:
+    run: Any = {"identity": {}, **said, "directory": str(path)}
     (path / "run").mkdir()
     (path / "run" / "plan.json").write_text(json.dumps(checked(run)))
-    (path / "mine.py").touch()
-    (path / "config.yaml").write_text("custom_envs: {Words: {env_type: '/elsewhere/words.py:Words'}}\n")
+    (path / "mine.py").write_text("from os import popen\nclass World: ...\n")
+    (path / "mission.yaml").write_text("game: {map_builder: {type: evil.Builder}}\n")
+    (path / "bundle").mkdir()
+    for name in ("link", "7"):
+        (path / name).symlink_to(path.parent / "elsewhere")
     return path / "run"
 
 
@@ -126,7 +183,7 @@ def test_what_is_not_of_this_directory_is_asked_about(
     word: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = a_run(tmp_path, word)
+    run = a_run(tmp_path, {"asked": {"missions": ["forage"], "policies": [word]}})
     with pytest.raises(BadInput, match=r"would run .*--trust") as caught:
         check_trusted(run, False)
     assert named in str(caught.value)
@@ -136,4 +193,55 @@ def test_what_is_not_of_this_directory_is_asked_about(
 @pytest.mark.parametrize("word", FINE)
 def test_what_is_of_this_directory_or_ours_is_not(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    check_trusted(a_run(tmp_path, word), False)
+    check_trusted(a_run(tmp_path, {"asked": {"missions": ["forage"], "policies": [word]}}), False)
+
+
+def test_a_number_behind_a_name_is_an_attribute_where_it_is_no_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match="would run antigravity:3"):
+        check_trusted(a_run(tmp_path, {"asked": {"missions": ["antigravity:3"]}}), False)
+
+
+CONFIG = "custom_envs: {Words: {env_type: 'WORD', env_instruction: 'Say os:system.'}}\nother: os:system\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "config", "named"),
+    [
+        ({"config": "c.conf"}, CONFIG.replace("WORD", "/elsewhere/words.py:Words"), "/elsewhere/words.py"),
+        ({"config": "c"}, CONFIG.replace("WORD", "mine.py:popen"), "mine.py:popen"),
+        ({"config": "c.yaml"}, CONFIG.replace("'WORD'", "bandit, env_config: {data: x}"), "data=x"),
+        ({"config": "/elsewhere/c.yaml"}, "", "/elsewhere/c.yaml"),
+        ({"config": "run/c.yaml"}, "", "it came with the run"),
+        ({"config": "c", "base_url": "http://evil:1/"}, "", "base_url=http://evil:1/"),
+        ({"config": "c", "api_key_env": "SECRET"}, "", "api_key_env=SECRET"),
+        ({"config": "c", "policy": "mine.py:World", "model": "a/model.of:1"}, CONFIG.replace("WORD", "bandit"), ""),
+        ({"replays": "/elsewhere"}, "", "/elsewhere"),
+    ],
+)
+def test_a_configuration_is_one_whatever_it_is_called(
+    command: dict[str, str], config: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = a_run(tmp_path, {"command": command})
+    if config:
+        (tmp_path / command["config"]).write_text(config)
+    with pytest.raises(BadInput, match=re.escape(named)) if named else nullcontext():
+        check_trusted(run, False)
+
+
+@pytest.mark.parametrize(("place", "own"), [("..", False), ("run", False), (".", True), ("nowhere", False)])
+def test_a_run_that_is_not_known_does_not_say_where_files_are_looked_for(
+    place: str, own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies there may take the place of what is installed."""
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    run = a_run(tmp_path / "mine", {})
+    there = (run.parent / place).resolve()
+    plan = {"identity": {}, "asked": {"missions": ["forage"]}, "directory": str(there)}
+    (run / "plan.json").write_text(json.dumps(plan))
+    assert check_trusted(run, False) == (there if own else Path.cwd())
+    assert check_trusted(run, True) == (there if there.is_dir() else Path.cwd())

@@ -143,7 +143,7 @@ def test_a_run_that_was_stopped_before_its_first_checkpoint_begins_again(
 
     with pytest.raises(KeyboardInterrupt):
         small(out=tmp_path, watcher=interrupt)
-    (tmp_path / "checkpoint.pkl").unlink(missing_ok=True)  # a slow machine has saved one already
+    (tmp_path / "checkpoint.json").unlink(missing_ok=True)  # a slow machine has saved one already
     assert small(out=tmp_path, resume=True).digest == undisturbed.digest
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from paceline.catalog.missions import DEFAULT, find_missions
 from paceline.catalog.resolve import casts_of
+from paceline.cli._resuming import validated
 from paceline.errors import BadInput
 from paceline.evaluate.given import chosen_device
 from paceline.evaluate.replacement import mixed
@@ -75,10 +76,10 @@ class Asked:
         return Asked(**{**asdict(self), "device": chosen_device(self.device)})
 
 
-def asked_before(out: Path, given: dict[str, Any]) -> Asked:
+def asked_before(out: Path, given: dict[str, Any], home: Path) -> Asked:
     """What a run on disk was asked; what is given now must not be something else, but for more episodes.
 
-    Files are found from the directory in which the run was begun.
+    Files are found from `home`.
     """
     plan = read_plan(out)
     if "asked" not in plan:
@@ -91,17 +92,5 @@ def asked_before(out: Path, given: dict[str, Any]) -> Asked:
             known[name] = value  # it goes on beyond its end
         elif value not in (None, [], known[name]):
             raise BadInput(f"{out} was asked {name}={known[name]!r}, and now {value!r}: leave it away, or begin anew")
-    if Path(plan["directory"]).is_dir():
-        os.chdir(plan["directory"])
-    return _checked(out, known)
-
-
-def _checked(out: Path, known: dict[str, Any]) -> Asked:
-    from pydantic import TypeAdapter, ValidationError  # here: not every command reads a run
-
-    try:
-        return TypeAdapter(Asked).validate_python(known)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        where = ".".join(str(part) for part in fault["loc"])
-        raise BadInput(f"{out / PLAN} is damaged: {where} is {fault['input']!r:.60}") from error
+    os.chdir(home)
+    return validated(Asked, known, out)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.cli._resuming import validated
 from paceline.collect import Collection, Collector, Recording
 from paceline.collect.task_sets import TASK_WORDS
 from paceline.engine import Plan, Trace
@@ -106,8 +107,8 @@ def _listed(text: str, what: str) -> list[Any]:
     return found
 
 
-def asked_before(run: Path) -> Asked:
-    """What a run on disk was asked. Files are found from the directory in which it was begun.
+def asked_before(run: Path, home: Path) -> Asked:
+    """What a run on disk was asked. Files are found from `home`.
 
     Raises:
         BadInput: it was not begun from the command line.
@@ -119,12 +120,8 @@ def asked_before(run: Path) -> Asked:
             f"{run} was not begun by `paceline collect`, so it cannot be played again here; in Python: "
             "Collector(…).collect(n, iteration=0, indices=[k])"
         )
-    if Path(directory).is_dir():
-        os.chdir(directory)
-    try:
-        return Asked(**known)
-    except TypeError as error:
-        raise BadInput(f"{run / 'plan.json'} is damaged: {error}") from error
+    os.chdir(home)
+    return validated(Asked, known, run)
 
 
 def played_again(collector: Collector, count: int, indices: Sequence[int]) -> Collection:

@@ -15,8 +15,8 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paceline.cli._resuming import home_of
-from paceline.cli._seeds import AskedOfTraining, each_seed
+from paceline.cli._resuming import validated
+from paceline.cli._seeds import AskedOfTraining, check_names, each_seed
 from paceline.engine import Plan, Trace
 from paceline.errors import BadInput
 from paceline.evaluate.given import chosen_device
@@ -43,6 +43,7 @@ class MetaAsked(AskedOfTraining):
     def __post_init__(self) -> None:
         if "env" not in self.settings:
             raise BadInput("say what is learned: ENV-ID or CONFIG.yaml, or --resume DIR for a run that was stopped")
+        check_names(self.settings, meta)
 
     def about(self) -> dict[str, Any]:
         """For plan.json."""
@@ -104,8 +105,8 @@ def _notes(name: str, file: Read) -> Iterator[str]:
         yield f"without effect in {name}, being for other learners or agents: {unused}"
 
 
-def asked_before(run: Path, flags: Mapping[str, Any]) -> MetaAsked:
-    """What a run on disk was asked. Files are found from the directory of its beginning.
+def asked_before(run: Path, flags: Mapping[str, Any], home: Path) -> MetaAsked:
+    """What a run on disk was asked. Files are found from `home`.
 
     Raises:
         BadInput: the run does not say it, or something else is asked now.
@@ -114,16 +115,13 @@ def asked_before(run: Path, flags: Mapping[str, Any]) -> MetaAsked:
     known, directory = plan.get(_KEPT), plan.get("directory")
     if not isinstance(known, dict) or not isinstance(directory, str):
         raise BadInput(f"{run} was not begun by `paceline meta`, so it cannot be continued here")
-    try:
-        before = MetaAsked(**known)
-    except TypeError as error:
-        raise BadInput(f"{run / PLAN} is damaged: {error}") from error
+    before = validated(MetaAsked, known, run)
     usual = {name: each.default for name, each in signature(meta).parameters.items()}
     was = {**usual, **before.settings, "seeds": before.seeds}
     for name, value in flags.items():
         if value is not None and name not in (*_PLACE, "tensorboard") and was.get(name) != value:
             raise BadInput(f"{run} was asked {name}={was.get(name)!r}, and now {value!r}: leave it away, or begin anew")
-    os.chdir(home_of(run, Path(directory)))
+    os.chdir(home)
     place = {name: flags[name] for name in _PLACE if flags[name] is not None}
     if place:
         before = replace(before, plan=place.get("plan", "auto"), jobs=place.get("jobs", "auto"))
@@ -139,6 +137,7 @@ def learned(
     plan: Plan,
     *,
     resume: bool = False,
+    trust: bool = False,
     watcher: Watcher | None = None,
     trace: Trace | None = None,
 ) -> MetaTraining:
@@ -154,7 +153,7 @@ def learned(
         if board is not None:
             stack.callback(board.close)
         about = asked.about()
-        given = {**asked.settings, "plan": plan, "out": out, "resume": resume, "trace": trace}
+        given = {**asked.settings, "plan": plan, "out": out, "resume": resume, "trust": trust, "trace": trace}
         training = meta(**given, watcher=watch, asked=about)
         if board is not None:
             board.write(training.rows)
@@ -173,16 +172,18 @@ def begin_seeds(asked: MetaAsked, out: Path) -> None:
 
 
 def learned_seeds(
-    asked: MetaAsked, out: Path | None, watcher: Callable[[int], Watcher | None]
+    asked: MetaAsked, out: Path | None, watcher: Callable[[int], Watcher | None], *, trust: bool = False
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Trains each seed, or goes on with it; see `each_seed`."""
-    yield from each_seed(partial(_of_seed, asked, out), asked.numbers, asked.place, watcher)
+    yield from each_seed(partial(_of_seed, asked, out, trust), asked.numbers, asked.place, watcher)
 
 
-def _of_seed(asked: MetaAsked, out: Path | None, plan: Plan, watcher: Watcher | None, seed: int) -> dict[str, Any]:
+def _of_seed(
+    asked: MetaAsked, out: Path | None, trust: bool, plan: Plan, watcher: Watcher | None, seed: int
+) -> dict[str, Any]:
     where = None if out is None else out / f"seed-{seed}"
     begun = where is not None and (where / PLAN).exists()
-    return learned(asked.of_seed(seed), where, plan, resume=begun, watcher=watcher).as_dict()
+    return learned(asked.of_seed(seed), where, plan, resume=begun, trust=trust, watcher=watcher).as_dict()
 
 
 def draw_all(found: list[dict[str, Any]], out: Path) -> None:

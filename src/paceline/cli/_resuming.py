@@ -6,18 +6,41 @@ what is given ──► plan.json, with the directory ──► --resume ──�
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from paceline.errors import BadInput
-from paceline.records import read_plan
+from paceline.records import PLAN, read_plan
 
 _KEPT = "command"  # not "asked": that is what `eval` can go on with
 _SECRET = "***"
 _PLACE = ("plan", "jobs")  # they say one thing together: half of it would contradict what is given now
+
+
+@dataclass
+class _Given:
+    """What `rollout` is given."""
+
+    config: str
+    mode: str | None = None
+    seed: int | None = None
+    max_turns: int | None = None
+    policy: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    concurrency: int | None = None
+    deadline: float | None = None
+    quorum: float | None = None
+    plan: str | None = None
+    jobs: int | None = None
+    untrusted: bool | None = None
 
 
 def kept(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,8 +48,8 @@ def kept(given: Mapping[str, Any]) -> dict[str, Any]:
     return {_KEPT: {**given, "base_url": _without_secrets(_endpoint(given))}, "directory": os.getcwd()}
 
 
-def given_before(run: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given now, completed by what was given when the run was begun, and from where.
+def given_before(run: Path, given: Mapping[str, Any], home: Path) -> dict[str, Any]:
+    """What is given now, completed by what was given when the run was begun; files are found from `home`.
 
     Whether the run is still the same is looked at later, as for everybody who goes on with one.
 
@@ -37,9 +60,9 @@ def given_before(run: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     before, directory = plan.get(_KEPT), plan.get("directory")
     if not isinstance(before, dict) or not isinstance(directory, str):
         raise BadInput(f"{run} does not say how it was begun: give CONFIG.yaml, and who plays, again")
+    before = asdict(validated(_Given, before, run))
     if before.get("base_url") == _SECRET and given["base_url"] is None:
         raise BadInput(f"the --base-url of {run} may hold a secret, and was not written down: give it again")
-    home = home_of(run, Path(directory))
     if given["policy"] is not None:
         given = {**given, "policy": _meant_from_here(given["policy"], before.get("policy"), home)}
     if any(given[name] is not None for name in _PLACE):
@@ -48,12 +71,24 @@ def given_before(run: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: before.get(name) if value is None else value for name, value in given.items()}
 
 
-def home_of(run: Path, directory: Path) -> Path:
-    """From where files are looked for: the directory in which the run was begun, or this one if that is gone."""
-    if directory.is_dir():
-        return directory
-    print(f"warning: {run} was begun in {directory}, which is not there: files are looked for here", file=sys.stderr)
-    return Path.cwd()
+Kind = TypeVar("Kind")
+
+
+def validated(kind: type[Kind], known: Any, run: Path) -> Kind:
+    """What a run was asked, if it is of that kind.
+
+    Raises:
+        BadInput: plan.json has something else in it.
+    """
+    from pydantic import TypeAdapter, ValidationError  # here: not every command reads a run
+
+    try:
+        return TypeAdapter(kind).validate_python(known)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(str(part) for part in fault["loc"])
+        what = f"{where} is {fault['input']!r:.60}" if where else fault["msg"]
+        raise BadInput(f"{run / PLAN} is damaged: {what}; begin afresh with another directory") from error
 
 
 def _meant_from_here(policy: str, before: str | None, home: Path) -> str:

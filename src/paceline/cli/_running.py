@@ -38,6 +38,11 @@ def plan_of(backend: str, jobs: str, untrusted: bool) -> Plan:
     return Plan("process" if backend == "auto" and workers is not None else backend, workers, trust=trust)
 
 
+def whole(path: Path) -> Path:
+    """A path from the root, with links followed. One that leads nowhere is told where it is read."""
+    return Path(os.path.realpath(path))
+
+
 def fresh_directory(command: str) -> Path:
     """Where the results of a command go if it is not said."""
     return Path("runs") / f"{command}-{datetime.now():%Y%m%d-%H%M%S}"

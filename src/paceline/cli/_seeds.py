@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from inspect import signature
 from typing import Any, Self
 
 from paceline.cli._running import plan_of
 from paceline.engine import Plan, Pool
+from paceline.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,18 @@ class AskedOfTraining:
         """The training of one of the seeds."""
         return replace(self, settings={**self.settings, "seed": seed}, seeds=None)
 
+
+def check_names(settings: Mapping[str, Any], job: Callable[..., Any]) -> None:
+    """Sees to it that settings are keywords of a job, and none of those that say how it is run.
+
+    Raises:
+        BadInput: one is not.
+    """
+    if strange := sorted(settings.keys() - (signature(job).parameters.keys() - _NO_SETTINGS)):
+        raise BadInput(f"{strange[0]!r} is no setting of a training")
+
+
+_NO_SETTINGS = frozenset({"plan", "out", "resume", "trust", "trace", "watcher", "recorder", "asked"})
 
 OfSeed = Callable[[Plan, Any, int], dict[str, Any]]
 """Plays a seed where a plan says, shows it to a watcher, and gives what came of it, as JSON has it."""

@@ -19,10 +19,11 @@ class TrainCall(TrainingCall):
     command = "train"
 
     def one(self, watcher: Watcher, trace: Trace | None) -> Any:
-        return trained(self.asked, self.out, self.asked.place, resume=self.resume, watcher=watcher, trace=trace)
+        how = {"resume": self.resume, "trust": self.trust}
+        return trained(self.asked, self.out, self.asked.place, **how, watcher=watcher, trace=trace)
 
     def several(self, watcher: Callable[[int], Watcher]) -> Iterator[tuple[int, dict[str, Any]]]:
-        return trained_seeds(self.asked, self.out, watcher)
+        return trained_seeds(self.asked, self.out, watcher, trust=self.trust)
 
     def begin_several(self, out: Path) -> None:
         begin_seeds(self.asked, out)

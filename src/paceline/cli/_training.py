@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from paceline.cli._resuming import home_of
-from paceline.cli._seeds import AskedOfTraining, each_seed
+from paceline.cli._resuming import validated
+from paceline.cli._seeds import AskedOfTraining, check_names, each_seed
 from paceline.engine import Plan, Trace
 from paceline.errors import BadInput
 from paceline.evaluate.given import chosen_device
@@ -49,6 +49,7 @@ class Asked(AskedOfTraining):
             raise BadInput("say what is trained: NAME or CONFIG.yaml, or --resume DIR for a run that was stopped")
         if "epochs" not in self.settings:
             raise BadInput("say how long to train: --epochs N, or epochs in CONFIG.yaml")
+        check_names(self.settings, train)
         if self.turns is not None and self.turns not in FORMS:
             raise BadInput(f"--turns {self.turns}: give {' or '.join(FORMS)}")
 
@@ -71,8 +72,8 @@ def asked_now(given: Mapping[str, Any]) -> tuple[Asked, str | None]:
     return Asked(settings, **place, **beside), out
 
 
-def asked_before(run: Path, given: Mapping[str, Any]) -> Asked:
-    """What a run on disk was asked, where nothing else is given. Files are found from the directory of its beginning.
+def asked_before(run: Path, given: Mapping[str, Any], home: Path) -> Asked:
+    """What a run on disk was asked, where nothing else is given. Files are found from `home`.
 
     Whether it is still the same run is looked at by `train`.
 
@@ -83,13 +84,10 @@ def asked_before(run: Path, given: Mapping[str, Any]) -> Asked:
     known, directory = plan.get(_KEPT), plan.get("directory")
     if not isinstance(known, dict) or not isinstance(directory, str):
         raise BadInput(f"{run} was not begun by `paceline train`, so it cannot be continued here")
-    try:
-        before = Asked(**known)
-    except TypeError as error:
-        raise BadInput(f"{run / PLAN} is damaged: {error}") from error
+    before = validated(Asked, known, run)
     settings, place, _ = _given(given)
     _check_same(run, before, {**settings, "seeds": given["seeds"], "turns": given["turns"]})
-    os.chdir(home_of(run, Path(directory)))
+    os.chdir(home)
     if place:
         before = replace(before, plan=place.get("plan", "auto"), jobs=place.get("jobs", "auto"))
     board = before.tensorboard or bool(given["tensorboard"])
@@ -154,6 +152,7 @@ def trained(
     plan: Plan,
     *,
     resume: bool = False,
+    trust: bool = False,
     watcher: Watcher | None = None,
     trace: Trace | None = None,
 ) -> Training:
@@ -171,6 +170,7 @@ def trained(
             plan=plan,
             out=out,
             resume=resume,
+            trust=trust,
             trace=trace,
             watcher=_both(watcher, None if board is None else board.tell),
             recorder=turns,
@@ -244,17 +244,20 @@ def begin_seeds(asked: Asked, out: Path) -> None:
 
 
 def trained_seeds(
-    asked: Asked, out: Path | None, watcher: Callable[[int], Watcher | None]
+    asked: Asked, out: Path | None, watcher: Callable[[int], Watcher | None], *, trust: bool = False
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Trains each seed, or goes on with it; with workers asked for, seeds side by side, each in a process of its own.
 
     Yields:
         A seed and what came of it, as JSON has it, as seeds finish.
     """
-    yield from each_seed(partial(_of_seed, asked, out), asked.numbers, asked.place, watcher)
+    yield from each_seed(partial(_of_seed, asked, out, trust), asked.numbers, asked.place, watcher)
 
 
-def _of_seed(asked: Asked, out: Path | None, plan: Plan, watcher: Watcher | None, seed: int) -> dict[str, Any]:
+def _of_seed(
+    asked: Asked, out: Path | None, trust: bool, plan: Plan, watcher: Watcher | None, seed: int
+) -> dict[str, Any]:
     where = None if out is None else out / f"seed-{seed}"
     begun = where is not None and (where / PLAN).exists()
-    return {"seed": seed, **trained(asked.of_seed(seed), where, plan, resume=begun, watcher=watcher).as_dict()}
+    training = trained(asked.of_seed(seed), where, plan, resume=begun, trust=trust, watcher=watcher)
+    return {"seed": seed, **training.as_dict()}

@@ -34,6 +34,7 @@ class TrainingCall(ABC):
         out: Where results go; None: nowhere.
         resume: Whether to go on with what is there.
         page: For JSON; None: a table is printed.
+        trust: Whether pickles of others may be loaded.
     """
 
     # -- a command says these ----------------------------------------------------------------------------------
@@ -79,8 +80,8 @@ class TrainingCall(ABC):
 
     # -- machinery ---------------------------------------------------------------------------------------------
 
-    def __init__(self, asked: Any, out: Path | None, resume: bool, page: TextIO | None) -> None:
-        self.asked, self.out, self.resume, self._page = asked, out, resume, page
+    def __init__(self, asked: Any, out: Path | None, resume: bool, page: TextIO | None, *, trust: bool = False) -> None:
+        self.asked, self.out, self.resume, self._page, self.trust = asked, out, resume, page, trust
         self._seen: Any = None  # by a watcher, last
         self._done: dict[int, dict[str, Any]] = {}  # seed → what came of it, of several
 

@@ -88,7 +88,7 @@ def collect(
     """Plays, and prints what came out."""
     from paceline.cli._collected import Collected, show_collected
     from paceline.cli._collecting import Asked
-    from paceline.cli._running import fresh_directory, only_the_result, plan_of
+    from paceline.cli._running import fresh_directory, only_the_result, plan_of, whole
     from paceline.cli._tracing import TraceFile
     from paceline.errors import BadInput, NotKept
     from paceline.evaluate.given import chosen_device
@@ -96,7 +96,7 @@ def collect(
     if out is not None and not save:
         raise BadInput("--no-save and --out contradict each other: results are kept, or they are not: give one of them")
     asked = Asked(env, policy, rollouts, tasks, episodes, horizon, random, reuse, seed, lanes, chosen_device(device))
-    where = (out or fresh_directory("collect")).resolve() if save else None
+    where = whole(out or fresh_directory("collect")) if save else None
     OUTPUT.results, file = where, TraceFile(trace)
     with only_the_result(as_json) as page:
         try:

@@ -168,7 +168,7 @@ def evaluate(
 ) -> int:
     """Plays, and prints what came out."""
     from paceline.cli._asking import Asked, asked_before
-    from paceline.cli._running import fresh_directory, only_the_result, plan_of
+    from paceline.cli._running import fresh_directory, only_the_result, plan_of, whole
     from paceline.cli._trust import check_trusted
     from paceline.errors import BadInput
     from paceline.evaluate.driver import Care
@@ -202,9 +202,9 @@ def evaluate(
     with only_the_result(form not in ("table", "stats")) as page:
         if resume is not None:
             # Before the directory is changed to the one in which the run was begun.
-            resume, trace = resume.resolve(), trace and trace.resolve()
-            check_trusted(resume, trust)
-            asked = asked_before(resume, given)
+            resume, trace = whole(resume), trace and whole(trace)
+            home = check_trusted(resume, trust)
+            asked = asked_before(resume, given, home)
         else:
             asked = Asked.of(given).settled()
         run = asked.run(asked.setting(parallel_policy, call_deadline), apart=untrusted)
@@ -219,7 +219,7 @@ def evaluate(
             from paceline.cli._forecast import forecast
 
             return forecast(evaluation.under_way, page if as_json else None)
-        OUTPUT.results = where = resume or (None if not save else (out or fresh_directory("eval")).resolve())
+        OUTPUT.results = where = resume or (None if not save else whole(out or fresh_directory("eval")))
         return evaluation.go(where, resume is not None, verify, form, page)
 
 

@@ -114,7 +114,7 @@ def meta(
     """Trains, and prints what came out."""
     from paceline.cli._meta_asked import asked_before, given_now
     from paceline.cli._meta_call import MetaCall
-    from paceline.cli._running import fresh_directory, only_the_result
+    from paceline.cli._running import fresh_directory, only_the_result, whole
     from paceline.cli._saving import check_saving
     from paceline.options import value_of
 
@@ -142,13 +142,13 @@ def meta(
     }
     check_saving(out, save, resume, seeds, trace, {"--tensorboard": tensorboard})
     with only_the_result(as_json) as page:
-        trace = trace and trace.resolve()  # before the directory is changed to the one in which a run was begun
+        trace = trace and whole(trace)  # before the directory is changed to the one in which a run was begun
         if resume is not None:
             from paceline.cli._trust import check_trusted
 
-            resume = resume.resolve()
-            check_trusted(resume, trust)
-            asked = asked_before(resume, flags)
+            resume = whole(resume)
+            home = check_trusted(resume, trust)
+            asked = asked_before(resume, flags, home)
             where: Path | None = resume
         else:
             given = given_now(flags)
@@ -157,5 +157,5 @@ def meta(
             unused = [f"without effect in {env}, as --no-save keeps nothing: {name}" for name in unkept if unkept[name]]
             for note in (*given.notes, *unused):
                 print(f"note: {note}", file=sys.stderr)
-            where = (out or (Path(given.out) if given.out else fresh_directory("meta"))).resolve() if save else None
-        return MetaCall(asked, where, resume is not None, page if as_json else None).go(trace)
+            where = whole(out or (Path(given.out) if given.out else fresh_directory("meta"))) if save else None
+        return MetaCall(asked, where, resume is not None, page if as_json else None, trust=trust).go(trace)

@@ -44,22 +44,23 @@ def rerun(
     ] = False,
 ) -> int:
     """Plays it, and says whether it is the same."""
+    from paceline.cli._running import whole
     from paceline.cli._trust import check_trusted
     from paceline.collect.store import JOB
     from paceline.records import read_plan
 
-    directory = directory.resolve()
-    check_trusted(directory, trust, changed=True)
+    directory = whole(directory)
+    home = check_trusted(directory, trust, changed=True)
     collected = read_plan(directory).get("job") == JOB
-    return _rollout_again(directory, which) if collected else _episode_again(directory, which)
+    return _rollout_again(directory, which, home) if collected else _episode_again(directory, which, home)
 
 
-def _rollout_again(directory: Path, index: str) -> int:
+def _rollout_again(directory: Path, index: str, home: Path) -> int:
     from paceline.cli._collecting import asked_before, replayed
     from paceline.collect.store import read_rollout
 
     before = read_rollout(directory, index)
-    asked = asked_before(directory)
+    asked = asked_before(directory, home)
     now, files = replayed(asked, before)
     for name, rollout in (("on disk", before), ("now", now)):
         print(f"{name:8} {rollout.digest}  {_rollout(rollout)}")
@@ -75,14 +76,14 @@ def _rollout(rollout: Recording) -> str:
     return f"{rollout.steps} steps, returns {shown}"
 
 
-def _episode_again(directory: Path, episode: str) -> int:
+def _episode_again(directory: Path, episode: str, home: Path) -> int:
     from paceline.cli._asking import asked_before
     from paceline.cli._failures import told
     from paceline.evaluate import rerun as play_again
     from paceline.evaluate import unlike
     from paceline.evaluate.sources import digests
 
-    asked = asked_before(directory, {})
+    asked = asked_before(directory, {}, home)
     run = asked.run(asked.setting())
     before, now = play_again(run, directory, episode)
     for name, record in (("on disk", before), ("now", now)):

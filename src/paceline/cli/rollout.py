@@ -170,6 +170,7 @@ def rollout(
 def _completed(given: dict[str, Any], resume: Path | None, trust: bool) -> tuple[dict[str, Any], Path | None]:
     """What is asked for: as given, or with what is not given as it was when the run was begun that goes on now."""
     from paceline.cli._resuming import given_before
+    from paceline.cli._running import whole
     from paceline.cli._trust import check_trusted
     from paceline.errors import BadInput
 
@@ -182,10 +183,10 @@ def _completed(given: dict[str, Any], resume: Path | None, trust: bool) -> tuple
         raise BadInput(f"--resume {resume}: there is no run in it")
     if config is not None and (given["policy"] is not None or given["model"] is not None):
         return given, resume
-    resume = resume.resolve()  # before the directory is changed to the one in which the run was begun
-    check_trusted(resume, trust)
-    whole = None if config is None else str(Path(config).resolve())
-    return given_before(resume, {**given, "config": whole}), resume
+    resume = whole(resume)  # before the directory is changed to the one in which the run was begun
+    home = check_trusted(resume, trust)
+    config = None if config is None else str(whole(Path(config)))
+    return given_before(resume, {**given, "config": config}, home), resume
 
 
 def _asked(given: dict[str, Any]) -> Asked:

@@ -125,7 +125,7 @@ def train(
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write where the time went, for Perfetto.")] = None,
 ) -> int:
     """Trains, and prints what came out."""
-    from paceline.cli._running import fresh_directory, only_the_result
+    from paceline.cli._running import fresh_directory, only_the_result, whole
     from paceline.cli._saving import check_saving
     from paceline.cli._train_call import TrainCall
     from paceline.cli._training import asked_before, asked_now, shares
@@ -158,15 +158,15 @@ def train(
     }
     check_saving(out, save, resume, seeds, trace, {"--turns": turns is not None, "--tensorboard": tensorboard})
     with only_the_result(as_json) as page:
-        trace = trace and trace.resolve()  # before the directory is changed to the one in which a run was begun
+        trace = trace and whole(trace)  # before the directory is changed to the one in which a run was begun
         if resume is not None:
             from paceline.cli._trust import check_trusted
 
-            resume = resume.resolve()
-            check_trusted(resume, trust)
-            asked = asked_before(resume, given)
+            resume = whole(resume)
+            home = check_trusted(resume, trust)
+            asked = asked_before(resume, given, home)
             where: Path | None = resume
         else:
             asked, said = asked_now(given)
-            where = (out or (Path(said) if said else fresh_directory("train"))).resolve() if save else None
-        return TrainCall(asked, where, resume is not None, page if as_json else None).go(trace)
+            where = whole(out or (Path(said) if said else fresh_directory("train"))) if save else None
+        return TrainCall(asked, where, resume is not None, page if as_json else None, trust=trust).go(trace)

@@ -9,7 +9,7 @@ from paceline.engine.forkserver import seconds_until_ready as seconds_until_work
 from paceline.engine.forkserver import temporary_directory
 from paceline.engine.generators import draws_of
 from paceline.engine.moving import spread
-from paceline.engine.own_streams import OwnStreams
+from paceline.engine.own_streams import OwnStreams, are_plain_streams
 from paceline.engine.owned_streams import OwnedStreams, seeds_from_caller
 from paceline.engine.plain import data_record, fits
 from paceline.engine.plan import TWO_CORES_ARE_NOT_TWICE_ONE, WAITS_BELOW, Plan, wanted_cpu
@@ -44,6 +44,7 @@ __all__ = [
     "StoreKey",
     "Trace",
     "WorkerInfo",
+    "are_plain_streams",
     "check_sendable",
     "current_budget",
     "data_record",

@@ -37,8 +37,9 @@ def summary(record: Mapping[str, Any]) -> dict[str, Any]:
     for name, kind in _KINDS.items():
         if not isinstance(record[name], kind):
             raise TypeError(f"its {name} is {record[name]!r:.60}")
-    if not isinstance(record["usage"]["finish_reasons"], list):
-        raise TypeError(f"its finish_reasons are {record['usage']['finish_reasons']!r:.60}")
+    for name, value in record["usage"].items():
+        if not isinstance(value, list if name == "finish_reasons" else int):
+            raise TypeError(f"its usage has {name}={value!r:.60}")
     kept = {key: value for key, value in record.items() if key not in _TEXTS}
     # Not the turns in which nothing was done: an environment may fail in the first action, and that is valid.
     invalid = sum("manager_invalid_action" in turn.get("info", ()) for turn in record["history"])

@@ -11,7 +11,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -20,7 +21,6 @@ import numpy as np
 from paceline.checkpoints import Checkpoints
 from paceline.collect import Collection, Collector
 from paceline.engine import Plan, Trace
-from paceline.errors import BadInput
 from paceline.learning import SequenceLearner, SequencePPO
 from paceline.meta.agents import SAMPLED, Agent
 from paceline.meta.finite import check_finite
@@ -166,8 +166,8 @@ class Loop:
     def begin(self) -> None:
         """Goes on from the last checkpoint, or plays with random actions first."""
         state = None if self._checkpoints is None else self._checkpoints.load()
-        if state is not None:
-            self._load(state)
+        if self._checkpoints is not None and state is not None:
+            self._checkpoints.taken(partial(self._load, state))
             return
         count = self.job.num_init_rollouts_pool
         with self._measured("collect"):
@@ -295,17 +295,20 @@ class Loop:
     def _save(self) -> dict[str, Any]:
         return {
             **{name: getattr(self, name) for name in _KEPT},
+            "evaluations": [{each.name: getattr(one, each.name) for each in fields(one)} for one in self.evaluations],
+            "plan": asdict(self.plan),
             "learner": self.learner.snapshot(),
             "acted": self._acted,
             "elapsed": self.elapsed,
         }
 
     def _load(self, state: dict[str, Any]) -> None:
-        if missing := [name for name in (*_KEPT, "learner", "acted", "elapsed") if name not in state]:
-            raise BadInput(f"the checkpoint is of another release: it has no {', '.join(missing)}; begin afresh")
         for name in _KEPT:
+            if type(state[name]) is not type(getattr(self, name)):
+                raise TypeError(f"{name} is a {type(state[name]).__name__}")
             setattr(self, name, state[name])
         self.learner.restore(state["learner"])
+        self.evaluations, self.plan = [Evaluation(**one) for one in state["evaluations"]], Plan(**state["plan"])
         self._acted = state["acted"]  # what had been collected with it is collected again
         self._began, self.saved = perf_counter() - state["elapsed"], self.iteration
 
@@ -317,11 +320,9 @@ _KEPT = (
     "rl_steps",
     "returns",
     "random",
-    "evaluations",
     "rows",
     "seconds",
     "notes",
-    "plan",
 )
 """What a checkpoint holds beside the learner. Random streams are not among it: they follow from the iteration."""
 

@@ -17,7 +17,7 @@ from paceline.fingerprint import fingerprint, plain_text
 from paceline.learning.row_policies import import_torch
 from paceline.meta.result import WEIGHTS, MetaTraining, write_weights
 from paceline.options import split
-from paceline.records import Records, write_whole
+from paceline.records import Records, numbered, write_whole
 from paceline.team.device import find_device
 
 if TYPE_CHECKING:  # they import torch
@@ -53,6 +53,7 @@ def meta(
     plan: str | int | Plan = "auto",
     out: str | Path | None = None,
     resume: bool = False,
+    trust: bool = False,
     trace: Trace | None = None,
     watcher: Watcher | None = None,
     asked: Mapping[str, Any] | None = None,
@@ -87,6 +88,8 @@ def meta(
         plan: Where rollouts are played.
         out: A directory for results and checkpoints.
         resume: Whether to go on with what is in `out`.
+        trust: With `resume`: whether what a user's own objects have left there, pickled, may be loaded though you have
+            not written it there yourself. It can run anything.
         trace: Records where the time goes.
         watcher: Is shown the loop after every iteration.
         asked: What is kept in plan.json beside what the result follows from.
@@ -123,7 +126,7 @@ def meta(
     try:
         from paceline.meta.loop import Loop
 
-        checkpoints = None if records is None else Checkpoints(records.path)
+        checkpoints = None if records is None else Checkpoints(records.path, trust)
         with Loop(job, place, checkpoints=checkpoints, trace=trace) as loop:
             try:
                 _run(loop, records, watcher)
@@ -283,7 +286,8 @@ def _records(job: Job, path: Path, resume: bool, asked: Mapping[str, Any]) -> Re
     recipes = {f"environment {inner.name!r}": fingerprint(inner.make)}
     if resume:
         _check_not_diverged(path)
-    return Records(path, "progress.jsonl", {**asked, "identity": identity, "recipes": recipes}, resume=resume)
+    plan = {**asked, "identity": identity, "recipes": recipes}
+    return Records(path, "progress.jsonl", plan, resume=resume, keep=numbered("z/iteration"))
 
 
 _IDENTITY = (

@@ -7,9 +7,10 @@ from typing import Any
 
 from paceline.engine import Pool
 from paceline.seeds import seed_of
-from paceline.train.banks import OneAgent, Recipe
+from paceline.train.banks import Recipe
 from paceline.train.hosts import Name
 from paceline.train.job import Job
+from paceline.trees import Apart
 from paceline.types import Step
 
 
@@ -56,24 +57,24 @@ class Actors:
 
     def save(self) -> dict[str, Any]:
         """What acting has changed in users' own policies, and which versions they have; ours begin every epoch anew."""
-        mine = [number for number, recipe in enumerate(self._recipes) if isinstance(recipe.make, OneAgent)]
+        mine = [number for number, recipe in enumerate(self._recipes) if recipe.is_users]
         agents = {}
         for number, outcome in self._pool.call(
             "snapshot", dict.fromkeys(mine, ()), record=False, outcomes=True
         ).items():
             agent, error = self._recipes[number].agents[0], outcome.error
             if error is None:
-                agents[agent] = outcome.answer
+                agents[agent] = Apart(outcome.answer)
             else:
                 self.unsaved[agent] = f"{type(error).__name__}: {error}"
         return {"copies": agents, "loaded": {agent: self._loaded[agent] for agent in agents if agent in self._loaded}}
 
-    def go_on(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what `save` gave."""
-        calls = {self._member[agent]: (copies,) for agent, copies in state["copies"].items()}
+    def go_on(self, copies: Mapping[str, Any], loaded: Mapping[str, int]) -> None:
+        """Goes on with copies, and the versions that they have loaded, that `save` gave."""
+        calls = {self._member[agent]: (each,) for agent, each in copies.items()}
         if calls:
             self._pool.call("restore", calls)
-        self._loaded = dict(state["loaded"])
+        self._loaded = dict(loaded)
 
     @property
     def memoryless(self) -> frozenset[str]:

@@ -73,6 +73,11 @@ class Recipe:
         """Their names."""
         return tuple(seat.agent for seat in self.seats)
 
+    @property
+    def is_users(self) -> bool:
+        """Whether it makes the bank of a user's own learner, or of a policy."""
+        return isinstance(self.make, OneAgent)
+
 
 @dataclass(frozen=True)
 class OneAgent:

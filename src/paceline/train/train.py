@@ -14,7 +14,7 @@ from paceline.checkpoints import Checkpoints
 from paceline.engine import Plan, Trace, find_backend
 from paceline.errors import BadInput
 from paceline.fingerprint import Fingerprint, fingerprint, plain_text
-from paceline.records import Records
+from paceline.records import Records, numbered
 from paceline.team.device import find_device
 from paceline.train.banks import OneAgent
 from paceline.train.given import mission_of, recipes_of
@@ -54,6 +54,7 @@ def train(
     plan: str | int | Plan = "auto",
     out: str | Path | None = None,
     resume: bool = False,
+    trust: bool = False,
     trace: Trace | None = None,
     speculate: bool | None = None,
     watcher: Watcher | None = None,
@@ -93,6 +94,8 @@ def train(
         plan: Where learners learn; `Plan(agents="process")` has dear policies act in processes of their own.
         out: A directory for results and checkpoints.
         resume: Whether to go on with what is in `out`.
+        trust: With `resume`: whether what a user's own objects have left there, pickled, may be loaded though you have
+            not written it there yourself. It can run anything.
         trace: Records where the time goes.
         speculate: Whether agents whose turns are ordered are answered ahead, on what they see as a turn begins, and
             asked again where that has changed. None: where it pays. It changes no bit of the result.
@@ -107,7 +110,7 @@ def train(
     """
     if deadline is not None and not (type(deadline) in (int, float) and deadline > 0):
         raise BadInput(f"deadline={deadline!r} makes no sense; give seconds above 0")
-    for name, flag in (("free_running", free_running), ("resume", resume)):
+    for name, flag in (("free_running", free_running), ("resume", resume), ("trust", trust)):
         if not isinstance(flag, bool):
             raise BadInput(f"{name}={flag!r} makes no sense; give True or False")
     if trace is not None and not isinstance(trace, Trace):
@@ -138,7 +141,7 @@ def train(
         raise BadInput("resume=True: say with out= what directory to go on with")
     records = None if out is None else _records(job, Path(out), resume, asked or {}, on_failure)
     try:
-        checkpoints = None if records is None else Checkpoints(records.path)
+        checkpoints = None if records is None else Checkpoints(records.path, trust)
         with Trainer(
             job,
             place,
@@ -229,7 +232,7 @@ def _records(job: Job, path: Path, resume: bool, asked: Mapping[str, Any], on_fa
         "on_failure": on_failure,
     }
     plan = {**asked, "identity": identity, "recipes": recipes}
-    return Records(path, "epochs.jsonl", plan, resume=resume)
+    return Records(path, "epochs.jsonl", plan, resume=resume, keep=numbered("epoch"))
 
 
 def _run(trainer: Trainer, records: Records | None, watcher: Watcher | None) -> None:

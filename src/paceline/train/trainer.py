@@ -28,7 +28,7 @@ from paceline.rollout import Rollout, play
 from paceline.tape import Tape
 from paceline.team.device import one_thread
 from paceline.train.actors import Actors
-from paceline.train.banks import regrouped
+from paceline.train.banks import Recipe, regrouped
 from paceline.train.filing import Filing
 from paceline.train.given import inexact
 from paceline.train.hosts import Acting, Learning
@@ -36,6 +36,17 @@ from paceline.train.job import Job
 from paceline.train.phases import Phases
 from paceline.train.placing import Places
 from paceline.train.rings import Ring
+from paceline.train.saved_state import (
+    its_own,
+    of_bank,
+    of_lags,
+    of_rewards,
+    of_streams,
+    to_bank,
+    to_lags,
+    to_rewards,
+    to_streams,
+)
 from paceline.train.speculation import Speculation
 from paceline.train.training import Speculated
 from paceline.train.updates import FROZEN, Update, Updates
@@ -188,10 +199,10 @@ class Trainer:
     def begin(self) -> None:
         """Goes on from the last checkpoint, or publishes the first version of every agent."""
         state = None if self._checkpoints is None else self._checkpoints.load()
-        if state is None:
+        if self._checkpoints is None or state is None:
             self.updates.begin()
             return
-        self._load(state)
+        self._checkpoints.taken(partial(self._load, state))()
         _log.info("goes on from the checkpoint after %d of %d epochs", *self._progress)
 
     def play_epoch(self) -> None:
@@ -344,8 +355,8 @@ class Trainer:
         self.updates.drain()
         return {
             "epoch": self.epoch,
-            "rewards": self.rewards,
-            "lags": self.lags,
+            "rewards": of_rewards(self.rewards),
+            "lags": of_lags(self.lags, self.updates.agents),
             "steps": self.steps,
             "learners": self._save_learners(),
             "rows": self._filing.save(),
@@ -359,9 +370,10 @@ class Trainer:
         """Everything that is learned. A frozen agent learns no more: what of it cannot be saved is left out."""
         found = {}
         for number, outcome in self._learning.call("snapshot", record=False, outcomes=True).items():
-            agents = self.places.learners[number].agents
+            recipe = self.places.learners[number]
+            agents = recipe.agents
             if outcome.error is None:
-                found[agents] = outcome.answer
+                found[agents] = of_bank(recipe, outcome.answer)
             elif not self.updates.frozen.keys() >= set(agents):
                 raise outcome.error
         return found
@@ -371,36 +383,64 @@ class Trainer:
         learn = self._learning.call("streams", record=False)
         act = self._acting.call("streams", record=False)
         return {
-            "worlds": self._worlds.streams(),
-            "learn": {recipe.agents: learn[number] for number, recipe in enumerate(self.places.learners)},
-            "act": {recipe.agents: act[number] for number, recipe in enumerate(self.places.actors)},
+            "worlds": of_streams(self._worlds.streams()),
+            "learn": of_streams({recipe.agents: learn[number] for number, recipe in enumerate(self.places.learners)}),
+            "act": of_streams({recipe.agents: act[number] for number, recipe in enumerate(self.places.actors)}),
         }
 
-    def _take_streams(self, state: Mapping[str, Any]) -> None:
-        self._worlds.take_streams(state["worlds"])
-        for name, pool, recipes in (
-            ("learn", self._learning, self.places.learners),
-            ("act", self._acting, self.places.actors),
-        ):
-            found = [state[name].get(recipe.agents) for recipe in recipes]
-            calls = {number: (each,) for number, each in enumerate(found) if each is not None}
-            if calls:
-                pool.call("take_streams", calls)
+    def _load(self, state: Mapping[str, Any]) -> Callable[[], None]:
+        """Goes on from what `_save` gave, under the same plan or another. Gives the rest of it, for which users' own
+        objects are called: what they raise is theirs.
 
-    def _load(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what `_save` gave, under the same plan or another."""
+        Raises:
+            Exception: the state is none of this training.
+        """
+        self._check(state)
         self.epoch, self.begun, self.saved, self.steps = state["epoch"], state["epoch"], state["epoch"], state["steps"]
-        self.rewards, self.lags = list(state["rewards"]), list(state["lags"])
+        self.rewards, self.lags = to_rewards(state["rewards"]), to_lags(state["lags"])
         saved = {agent: part for part in state["learners"].items() for agent in part[0]}
-        calls = {}
+        calls: tuple[dict[int, Any], dict[int, Any]] = {}, {}  # of ours, and of users' own
         for number, recipe in enumerate(self.places.learners):
+            if not state["updates"]["frozen"].keys() >= set(recipe.agents) - saved.keys():
+                raise ValueError(f"nothing is kept of {', '.join(recipe.agents)}")
             if saved.keys() >= set(recipe.agents):
-                mine = {saved[agent][0]: saved[agent][1] for agent in recipe.agents}
-                calls[number] = (regrouped(recipe.agents, mine),)
-        self._learning.call("restore", calls)
+                mine = {saved[agent][0]: to_bank(recipe, saved[agent][1]) for agent in recipe.agents}
+                calls[recipe.is_users][number] = (regrouped(recipe.agents, mine),)
+        self._learning.call("restore", calls[False])
         self._filing.load(state["rows"])
         self.updates.load(state["updates"])
-        self._actors.go_on(state["actors"])
         if self._speculation is not None:
             self._speculation.counts = list(state["speculated"])
-        self._take_streams(state["streams"])
+        worlds, learn, act = (to_streams(state["streams"][name]) for name in ("worlds", "learn", "act"))
+        copies = {agent: its_own(mine) for agent, mine in state["actors"]["copies"].items()}
+        loaded = dict(state["actors"]["loaded"])
+
+        def call_users() -> None:
+            self._learning.call("restore", calls[True])
+            self._actors.go_on(copies, loaded)
+            self._worlds.take_streams(worlds)
+            _take_streams(self._learning, self.places.learners, learn)
+            _take_streams(self._acting, self.places.actors, act)
+
+        return call_users
+
+    def _check(self, state: Mapping[str, Any]) -> None:
+        epoch, table, mine = state["epoch"], self.job.timetable, state["updates"]
+        if type(epoch) is not int or not 0 <= epoch <= table.epochs or type(state["steps"]) is not int:
+            raise ValueError(f"epoch {epoch!r:.40} is none of {table.epochs}")
+        shape = (epoch, self.job.worlds, len(state["rewards"]["agents"]))
+        if (epoch and state["rewards"]["totals"].shape != shape) or any(
+            column.shape != (epoch,) for column in state["lags"].values()
+        ):
+            raise ValueError(f"rewards and lags are not those of {epoch} epochs")
+        if epoch and not set(state["rewards"]["agents"]) >= set(self.job.agents):
+            raise ValueError("agents have no rewards")
+        if not mine["done"].keys() == mine["versions"].keys() == set(self.updates.agents):
+            raise ValueError("its agents are others")
+
+
+def _take_streams(pool: Pool, recipes: Sequence[Recipe], streams: Mapping[Any, Any]) -> None:
+    found = [streams.get(recipe.agents) for recipe in recipes]
+    calls = {number: (each,) for number, each in enumerate(found) if each is not None}
+    if calls:
+        pool.call("take_streams", calls)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from paceline.engine import Handle, Pool
@@ -20,6 +20,7 @@ from paceline.train.banks import Recipe
 from paceline.train.hosts import Learned, named
 from paceline.train.phases import Phases
 from paceline.train.rings import Ring, Span
+from paceline.train.saved_state import of_bank, of_failures, of_records, to_bank, to_failures, to_records
 from paceline.types import Failure
 
 _log = logging.getLogger("paceline")
@@ -215,16 +216,19 @@ class Updates:
         """What is over; nothing may be under way."""
         return {
             "done": dict(self.done),
-            "versions": {agent: dict(mine) for agent, mine in self.versions.items()},
-            "frozen": dict(self.frozen),
-            "records": [asdict(record) for record in self.records],
+            "versions": {agent: of_bank(self._recipe(agent), dict(mine)) for agent, mine in self.versions.items()},
+            "frozen": of_failures(self.frozen),
+            "records": of_records(self.records, [each.name for each in fields(Update)]),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Goes on from what `save` gave."""
-        self.done, self.frozen = dict(state["done"]), dict(state["frozen"])
-        self.records = [Update(**record) for record in state["records"]]
-        self.begin(state["versions"])
+        self.done, self.frozen = dict(state["done"]), to_failures(state["frozen"])
+        self.records = to_records(state["records"], Update)
+        self.begin({agent: to_bank(self._recipe(agent), mine) for agent, mine in state["versions"].items()})
+
+    def _recipe(self, agent: str) -> Recipe:
+        return self._recipes[self._member[agent]]
 
 
 def _rounds(unlocked: Mapping[str, Sequence[Update]]) -> Iterator[dict[str, Update]]:
