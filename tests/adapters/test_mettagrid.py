@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zlib
@@ -26,6 +27,7 @@ from paceline.adapters.mettagrid.short_names import short_names
 from paceline.adapters.mettagrid.summary import summary
 from paceline.adapters.mettagrid.tokens import ActionTable, Reader, read
 from paceline.catalog import find_missions, find_policies
+from paceline.engine import current_budget
 from paceline.evaluate.replacement import mixed, replacements
 from paceline.evaluate.run import Job, Run
 from paceline.evaluate.spread import waves
@@ -145,6 +147,39 @@ def test_one_digest_at_any_number_of_workers_and_wherever_agents_run(
     report = evaluate(found, MIX, episodes=3, seed=5, plan=plan, agents=agents)
     assert not report.failures
     assert report.digest == alone["mix"]
+
+
+@pytest.mark.parametrize("plan", [0, 1])
+def test_agents_that_share_nothing_have_a_place_each(tmp_path: Path, plan: int) -> None:
+    """As many places as the budget gives: a worker that plays episodes has a part of it."""
+    spec = f"class=cogs.Sighted,kw.log={tmp_path / 'log'}"
+    report = evaluate(mission(seats=4, steps=4), spec, plan=plan, agents="process")
+    assert not report.failures
+    assert report.notes == []
+    seen = {line.split()[0]: line.split()[1] for line in (tmp_path / "log").read_text().splitlines()}
+    assert len(seen) == 4
+    assert str(os.getpid()) not in seen.values()
+    assert len(set(seen.values())) == min(4, current_budget().slots)
+
+
+@pytest.mark.parametrize(
+    ("spec", "shared"),
+    [
+        (TEAM, "a list"),
+        ("class=cogs.Noticed", r"a list \('board' of class NoticedAgent\)"),
+        ("class=cogs.Ranked", "a policy that makes each by what it has made"),
+    ],
+)
+def test_agents_that_share_something_stay_together_which_is_said(spec: str, shared: str) -> None:
+    found = mission(seats=3, steps=20)
+    here = evaluate(found, spec, plan=0, agents="off")
+    there = evaluate(found, spec, plan=0, agents="process")
+    assert (there.digest, here.notes) == (here.digest, [])
+    (note,) = there.notes
+    assert re.match(rf"3 agents of policy '\w+' share {shared}.* they stay in one place", note)
+    assert evaluate(found, f"{spec},together=true", plan=0, agents="process").digest == here.digest
+    if spec == TEAM:
+        assert evaluate(found, f"{spec},together=false", plan=0, agents="process").notes == []
 
 
 def test_policies_that_live_apart_on_request_are_the_same_wherever_they_live() -> None:

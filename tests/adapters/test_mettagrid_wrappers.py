@@ -42,7 +42,6 @@ from mettagrid_policies import (
     Stumblers,
     Wanderer,
     Wanderers,
-    seen_in,
 )
 from waits import is_alive, until, until_over
 
@@ -57,7 +56,6 @@ from paceline.adapters.mettagrid.wrappers import (
     PerAgentThreadWrapper,
     WrappedMultiAgentPolicy,
 )
-from paceline.adapters.mettagrid.wrappers.sharing import parts
 from paceline.errors import BadInput, Closed, NotSendable, SharedRandomness
 
 COGS, STEPS = 4, 120
@@ -267,7 +265,7 @@ _SCRIPT = """
     from paceline.adapters.mettagrid.builders import empty_room
 
     class Mine(AgentPolicy):
-        KNOWN: dict = {"a class's own": []}
+        KNOWN: tuple = ("a class's own", [])
 
         def __init__(self, interface, number):
             super().__init__(interface)
@@ -603,50 +601,3 @@ def test_what_makes_no_sense_is_told() -> None:
 
 def test_both_names_of_the_process_wrapper_are_one() -> None:
     assert PerAgentProcessWrapper is PerAgentSubprocessWrapper
-
-
-# -- what is shared ----------------------------------------------------------------------------------------
-
-
-class Holds:
-    """A policy that holds something."""
-
-    def __init__(self, **held: Any) -> None:
-        vars(self).update(held)
-
-
-def members(*policies: Any) -> list[list[int]]:
-    return [part.members for part in parts(policies)]
-
-
-def test_a_mutable_object_that_two_policies_reach_joins_them() -> None:
-    board: dict[str, int] = {}
-    rng = random.Random(0)
-    lock = threading.Lock()
-    assert members(Holds(a=board), Holds(b=[(board,)])) == [[0, 1]]
-    assert members(Holds(a=board), Holds(a={}), Holds(c=(rng, board))) == [[0, 2], [1]]
-    assert members(Holds(a=board), Holds(b=rng), Holds(c=(rng, board))) == [[0, 1, 2]]
-    assert members(Holds(a=lambda: board), Holds(b=board)) == [[0, 1]]
-    assert members(Holds(a=board.get), Holds(b=board)) == [[0, 1]]
-    assert members(Holds(a=lock), Holds(b=Holds(c=lock))) == [[0, 1]]  # though it cannot be pickled
-    assert members(Holds(a=lock, b=board), Holds(b=board)) == [[0, 1]]
-    assert parts([Holds(a=board), Holds(a=board)])[0].shared == "dict"
-
-
-def test_what_cannot_change_joins_no_policies() -> None:
-    names = ("north", b"south", 3, 4.5, frozenset([1]), None, ...)
-    log = logging.getLogger("some")
-    import torch
-
-    shared = {"a": names, "b": Holds, "c": seen_in, "d": logging, "e": log, "f": torch.device("cpu"), "g": Path("x")}
-    shared |= {"h": INTERFACE, "i": INTERFACE.obs_features, "j": INTERFACE.obs_features[0]}
-    first, second = Holds(policy_env_info=INTERFACE, **shared), Holds(policy_env_info=INTERFACE, **shared)
-    assert members(first, second) == [[0], [1]]
-
-
-def test_policies_that_cannot_be_read_live_together() -> None:
-    deep: list[Any] = []
-    for _ in range(100_000):
-        deep = [deep]
-    deeper: list[Any] = [copy.copy(deep)]
-    assert members(Holds(a=deep), Holds(b=1), Holds(a=deeper)) == [[0, 2], [1]]

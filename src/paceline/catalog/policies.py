@@ -170,7 +170,7 @@ def _theirs(name: str, options: dict[str, Any], keywords: dict[str, Any], spec: 
     wanted = specs.Wanted(
         keywords,
         option_file("data", options, spec) if "data" in options else None,
-        _flag("together", options, True, spec),
+        _flag("together", options, False, spec) if "together" in options else None,
         _flag("batch", options, False, spec),
     )
     if name.startswith(_CLASS):

@@ -212,6 +212,8 @@ class Team:
         modes.check_deadline(name, setting.call_deadline)
         if mode.batches:
             self._mention_the_batchless(name, mine)
+        elif mode.backend not in ("inline", "auto"):
+            self._mention_the_sharing(name, mine)
         try:
             pool = self._pool(mode, mine, setting)
         except NotSendable as error:
@@ -260,6 +262,18 @@ class Team:
         for policy in dict.fromkeys(recipe.chairs[0].player.name for recipe in mine if not recipe.rows):
             text = f"policy {policy!r} has no act_batch: under agents={name!r} it is asked seat by seat"
             self._notes.append((f"batchless {policy}", text))
+
+    def _mention_the_sharing(self, name: str, mine: list[Recipe]) -> None:
+        """Agents were to be asked at the same time, and some of a policy's cannot be."""
+        for player in {recipe.chairs[0].player.name: recipe.chairs[0].player for recipe in mine}.values():
+            for part in player.parts or ():
+                if part.shared:
+                    text = (
+                        f"{len(part.members)} agents of policy {player.name!r} share a {part.shared}: under "
+                        f"agents={name!r} they stay in one place, and are asked one after another. together=false "
+                        "gives each agent a policy of its own"
+                    )
+                    self._notes.append((f"shared {player.name} {part.members[0]}", text))
 
 
 def outcomes_of(step: Step, names: Iterable[Hashable]) -> dict[Hashable, Outcome]:
@@ -452,12 +466,20 @@ def _recipes_of(mine: list[Chair], setting: Setting) -> list[Recipe]:
     player = mine[0].player
     if player.declares("act_batch") is not None:
         return [recipe(chairs, rows) for chairs, rows in _batches(mine, setting.lanes)]
-    if player.declares("together", False):
-        by_episode: dict[tuple[str, int], list[Chair]] = {}
-        for chair in mine:
-            by_episode.setdefault(chair.episode, []).append(chair)
-        return [recipe(chairs) for chairs in by_episode.values()]
-    return [recipe([chair]) for chair in mine]
+    rooms: dict[Hashable, list[Chair]] = {}
+    for chair in mine:
+        rooms.setdefault(_room(chair), []).append(chair)
+    return [recipe(chairs) for chairs in rooms.values()]
+
+
+def _room(chair: Chair) -> Hashable:
+    """Chairs of a player that have this in common share state: found, or declared. What could be found and has not been
+    counts as shared."""
+    for number, part in enumerate(chair.player.parts or ()):
+        if chair.seat.index in part.members:
+            return chair.episode, number
+    together = chair.player.declares("together", False)
+    return (chair.episode, "together") if together or together is None else (chair.episode, chair.name)
 
 
 def _batches(mine: list[Chair], lanes: int) -> list[tuple[list[Chair], list[int]]]:

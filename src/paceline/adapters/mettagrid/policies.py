@@ -6,29 +6,33 @@ Cogs (a recipe) ──► MultiAgentPolicy, anew in every episode ── agent_p
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mettagrid.mettagrid_c import dtype_actions
 from mettagrid.policy.policy import AgentPolicy, MultiAgentPolicy
+from mettagrid.policy.policy_env_interface import PolicyEnvInterface
 from mettagrid.util.module import load_symbol
 
 from paceline.adapters.mettagrid.tokens import Array, Reader
+from paceline.engine import OwnedStreams
 from paceline.errors import BadInput
 from paceline.sources import files_of
+from paceline.team.sharing import Part, likeness, parts
 from paceline.types import Seat
 
 
 class Cogs:
-    """Makes the policies of all seats that one spec has in an episode; they may share state, so they stay together.
+    """Makes the policies of the seats that one spec has in an episode. Those that share state stay together.
 
     Args:
         source: The class, or the path of it as mettagrid writes it.
         data: A file for `load_policy_data`.
         keywords: For the class.
-        together: False: every seat gets a policy of its own, and may live in a worker of its own.
+        together: Whether all seats share one policy, or none do: then each may live in a worker of its own; None: found
+            out, see `find_parts`.
         files: What the policy follows from, beside its class.
     """
 
@@ -38,7 +42,7 @@ class Cogs:
         data: str | None = None,
         keywords: Mapping[str, Any] | None = None,
         *,
-        together: bool = True,
+        together: bool | None = None,
         files: tuple[Path, ...] = (),
     ) -> None:
         self._source, self._data, self._keywords = source, data, dict(keywords or {})
@@ -70,6 +74,32 @@ class Cogs:
     def files(self) -> list[Path]:
         """What its policies follow from, besides what is installed: their class, their data, their bundle."""
         return [*files_of(self.load()), *self._files, *([] if self._data is None else [Path(self._data)])]
+
+    def find_parts(self, seats: Sequence[Seat]) -> list[Part]:
+        """Which seats must live together, by number, and what they share.
+
+        Agents that share no object live apart, each with a `MultiAgentPolicy` of its own. So they must be made alike
+        whichever of them is made first, and whatever has been drawn: those that are not stay together too.
+        """
+        everyone = tuple(seat.index for seat in seats)
+        if self.together is not None:
+            return [Part(everyone, "")] if self.together else [Part((index,), "") for index in everyone]
+        described = describing([_interface(seats[0])])
+        forth, again, back = (
+            self._looked_at(order, seed) for order, seed in ((seats, 0), (seats, 0), (seats[::-1], 1))
+        )
+        looks = [{index: likeness(agent, described) for index, agent in made.items()} for made in (forth, again, back)]
+        if looks[0] == looks[1] != looks[2]:
+            return [Part(everyone, "policy that makes each by what it has made, or drawn, before")]
+        found = parts([forth[index] for index in everyone], described)
+        return [Part(tuple(everyone[number] for number in part.members), part.shared) for part in found]
+
+    def _looked_at(self, seats: Sequence[Seat], seed: int) -> dict[int, AgentPolicy]:
+        """The agents of a new policy, made in this order from these random streams."""
+        names = ("random", "numpy.random", "torch")
+        with OwnedStreams(dict.fromkeys(names, seed)).of("looked at"):
+            policy = self._built(seats[0])
+            return {seat.index: policy.agent_policy(seat.index) for seat in seats}
 
     def begin(self) -> None:
         """Resets the policies of all seats in their order, once, before the first of them acts."""
@@ -110,6 +140,9 @@ class Cogs:
 
 class BatchCogs(Cogs):
     """The same for a policy that answers for all of its seats in one call of `step_batch`."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **{**more, "together": True})
 
     def load(self) -> type:
         """The class; `BadInput` if its `step_batch` is only the one that it inherits."""
@@ -189,6 +222,15 @@ def asked_in_batch(policy: MultiAgentPolicy, observations: Mapping[int, Array]) 
     if wrong := [number for number in answers.values() if not 0 <= number < many]:
         raise BadInput(f"step_batch answered {wrong[0]}, which is no action of this game: there are {many}")
     return answers
+
+
+def describing(interfaces: Iterable[Any]) -> list[Any]:
+    """Objects that say what games are, which all agents may hold: they are no state of theirs."""
+    found: list[Any] = []
+    for interface in {id(each): each for each in interfaces if isinstance(each, PolicyEnvInterface)}.values():
+        held = list(vars(interface).values())
+        found += [interface, *held, *(each for value in held if isinstance(value, list) for each in value)]
+    return found
 
 
 def is_policy(made: Any) -> bool:

@@ -17,12 +17,13 @@ from typing import Any, Literal
 
 from mettagrid.policy.policy import AgentPolicy, MultiAgentPolicy
 
+from paceline.adapters.mettagrid.policies import describing
 from paceline.adapters.mettagrid.wrappers.group import Asked, BatchGroup, Group, LiveGroup
 from paceline.adapters.mettagrid.wrappers.recipe import Recipe
-from paceline.adapters.mettagrid.wrappers.sharing import Part, parts
 from paceline.engine import Outcome, Pool
 from paceline.errors import BadInput
 from paceline.seeds import Key
+from paceline.team.sharing import Part, parts
 
 Place = Literal["process", "thread", "auto", "here"]
 """Where a policy is to live; "here" is the caller's own thread, with no engine between."""
@@ -146,7 +147,7 @@ def divide(places: Sequence[Place], policies: Sequence[AgentPolicy], split: bool
     """
     if split or set(places) <= {"here"}:
         return [[number] for number in range(len(policies))]
-    found = parts(policies)
+    found = parts(policies, describing(getattr(policy, "policy_env_info", None) for policy in policies))
     for part in found:
         _check_places(part, places)
         if part.shared and places[part.members[0]] != "here":
@@ -156,7 +157,7 @@ def divide(places: Sequence[Place], policies: Sequence[AgentPolicy], split: bool
                 len(part.members),
                 part.shared,
             )
-    return [part.members for part in found]
+    return [list(part.members) for part in found]
 
 
 def _check_places(part: Part, places: Sequence[Place]) -> None:
