@@ -175,6 +175,37 @@ class Drawing(AgentPolicy):
         return Action(name=self.policy_env_info.action_names[number % 5])
 
 
+class LateDrawingAgent(WalkerAgent):
+    """Draws from its eighth step on, and acts on all that it has drawn."""
+
+    def step(self, obs: AgentObservation) -> Action:
+        if self.steps >= 8:
+            self.agent_id += random.randrange(100)
+        return super().step(obs)
+
+
+class LateDrawing(MultiAgentPolicy):
+    def agent_policy(self, agent_id: int) -> AgentPolicy:
+        return LateDrawingAgent(self.policy_env_info, agent_id)
+
+
+class Reseeding(AgentPolicy):
+    """Draws from a generator that it has seeded, and puts back what was there."""
+
+    def __init__(self, policy_env_info: Any, agent_id: int) -> None:
+        super().__init__(policy_env_info)
+        self.seed = agent_id
+
+    def step(self, obs: AgentObservation) -> Action:
+        before = random.getstate()
+        random.seed(self.seed)
+        time.sleep(0.001)
+        number = random.randrange(1000)
+        self.seed += number
+        random.setstate(before)
+        return Action(name=self.policy_env_info.action_names[number % 5])
+
+
 class RecurrentImpl(StatefulPolicyImpl[Any]):
     """A small GRU over counts of features, with weights from a generator of its own, or from a file."""
 

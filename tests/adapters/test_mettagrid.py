@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from mettagrid.runner.rollout import run_multi_episode_rollout
 from mettagrid.simulator import Simulator
 from mettagrid.types import Action
 
-from paceline import BadInput, PacelineError, Plan, Report, SharedRandomness, evaluate
+from paceline import BadInput, PacelineError, Plan, Report, evaluate
 from paceline.adapters.mettagrid import MettaGridWorld, multi_episode_rollout
 from paceline.adapters.mettagrid import missions as mettagrid
 from paceline.adapters.mettagrid.builders import BUILDERS, empty_room, machina_1, market
@@ -190,11 +191,28 @@ def test_policies_that_live_apart_on_request_are_the_same_wherever_they_live() -
     assert not here.failures
 
 
-def test_a_policy_that_draws_from_a_global_generator_is_the_named_error_on_threads() -> None:
-    report = evaluate(mission(seats=4, steps=20), "random,together=false", plan=0, agents="thread")
-    (episode,) = report.failures
-    assert episode.failure is not None
-    assert episode.failure.kind == SharedRandomness.__name__
+@pytest.mark.parametrize("spec", ["random", "class=cogs.Drawing", "class=cogs.LateDrawing", "class=cogs.Reseeding"])
+def test_agents_that_draw_from_process_wide_generators_take_turns_on_threads(spec: str) -> None:
+    """Also those that draw late, when they have been run beside others; what they drew before they were known, does
+    not count."""
+    found = mission(seats=4, steps=20)
+    state = random.getstate()
+    here = evaluate(found, [spec, WALKER], episodes=2, plan=0, agents="off")
+    there = evaluate(found, [spec, WALKER], episodes=2, plan=0, agents="thread")
+    assert not there.failures
+    assert there.digest == here.digest
+    (note,) = there.notes
+    assert re.match(r"policy '\w+' draws from .*asked one at a time", note)
+    assert random.getstate() == state
+
+
+def test_agents_that_draw_and_agents_that_wait_share_a_team() -> None:
+    """Threads and the caller's own process in one episode."""
+    found = mission(seats=4, steps=20)
+    specs = [WALKER, "random", "class=cogs.Drawing,agents=off"]
+    here = evaluate(found, specs, episodes=2, plan=0, agents="off")
+    there = evaluate(found, specs, episodes=2, plan=0, agents="thread")
+    assert (there.failures, there.digest) == ([], here.digest)
 
 
 def test_a_batch_policy_is_asked_once_per_tick_and_gives_the_same() -> None:

@@ -49,6 +49,10 @@ class Settings:
     """How many rows of a port a worker that is a process runs at once."""
     may_leave: bool = False
     """Whether members that may not be run on a thread are taken away from it: under auto."""
+    draw_alone: bool = False
+    """Whether members on threads that draw from process-wide generators take turns; otherwise to draw is an error."""
+    some_unrepeatable: bool = False
+    """Whether there are members that cannot be asked again."""
     data_only: bool = False
     """Whether workers are trusted with data only: then nothing that comes back from one is unpickled."""
     budget: Budget = field(default_factory=Budget.of_machine)

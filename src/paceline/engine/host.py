@@ -133,6 +133,7 @@ class Host:
         self.begin(index)
         self._on_drop([index])  # one that is built again: what it holds (a port, a simulator) can be held only once
         seat = self.seats[index] = Seat(index, Streams(self.seed, key, isolated=isolated), deterministic)
+        seat.streams.repeatable = deterministic
         start = perf_counter()
         known = len(GENERATORS.known())
         try:

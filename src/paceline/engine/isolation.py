@@ -6,7 +6,7 @@ member that touches one after all is *stale*: it drew from the wrong stream, so 
 replayed with swapping on, and the call is made again.
 
     Swapping   one caller at a time (inline, process, ray): swap or watch, as above
-    Refusing   many at once (threads): a touch cannot be pinned to one member, so it is an error
+    Refusing   many at once (threads): a touch cannot be pinned to one member, so it is an error; or they take turns
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Shared(Exception):
 class Streams:
     """One member's streams of the process-wide generators."""
 
-    __slots__ = ("context", "entropy", "isolated", "on_trial", "quiet", "states", "thread")
+    __slots__ = ("context", "entropy", "isolated", "on_trial", "quiet", "repeatable", "states", "thread")
 
     def __init__(self, seed: int, key: Key, *, isolated: bool) -> None:
         self.entropy = [int(word) for word in sequence(seed, "streams", key).generate_state(4)]
@@ -44,6 +44,7 @@ class Streams:
         self.isolated = isolated  # swapped in every call from now on
         self.on_trial = False  # rebuilt because somebody of its group drew: the next call shows whether it was this one
         self.quiet: set[str] = set()  # methods that have run without a touch
+        self.repeatable = True  # its member can be rebuilt, and asked again
         self.thread = -1  # of its host's crowd, if it is a member there, and
         self.context = Context()  # what its code finds set there: NumPy's errors, decimal's precision …
 
@@ -65,6 +66,9 @@ class Streams:
 
 class Swapping:
     """For hosts that run one call at a time, but for rows of members that are known not to draw."""
+
+    groups_rows = True
+    """Whether rows of members that are known not to draw are run in groups, with one look after each group."""
 
     def __init__(self, alone: bool = False, interruptible: bool = False, crowd: Crowd | None = None) -> None:
         self._crowd = crowd
@@ -176,6 +180,8 @@ class Swapping:
 class Refusing:
     """For hosts on threads."""
 
+    groups_rows = False
+
     def __init__(self, interruptible: bool = False) -> None:
         self._interruptible = interruptible
 
@@ -220,7 +226,7 @@ class Refusing:
         return (
             f"{names} was drawn from or set while these members were in flight on threads: {members}. "
             "Draws on threads cannot be told apart, so they would not be reproducible. Give each member a generator "
-            "of its own (numpy.random.default_rng), or use processes: plan='process'"
+            "of its own (numpy.random.default_rng), or use processes"
         )
 
 

@@ -93,6 +93,8 @@ class Pool:
             wait. Rows of members that draw from process-wide generators are still run one by one.
         beside_threads: Whether members here run while threads of another pool run its members: then process-wide
             generators are not swapped for them, which the threads would notice, and to draw is an error.
+        draw_alone: On threads: members that are seen to draw from process-wide generators are run one at a time, each
+            with streams of its own; otherwise to draw there is an error.
         trace: Records where the time goes.
     """
 
@@ -117,6 +119,7 @@ class Pool:
         trust: str = "all",
         threads: int = 1,
         beside_threads: bool = False,
+        draw_alone: bool = False,
         trace: Trace | None = None,
     ) -> None:
         members = make_members(list(factories), keys, deterministic)
@@ -137,6 +140,8 @@ class Pool:
                 trace is not None,
                 max_message,
                 beside_threads=beside_threads,
+                draw_alone=draw_alone and not auto,
+                some_unrepeatable=not all(member.deterministic for member in members),
                 threads=threads,
                 may_leave=auto,
                 data_only=trust == "data",

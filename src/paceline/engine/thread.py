@@ -1,6 +1,7 @@
 """A Host in a thread of the caller's process: for members that wait, or that release the GIL.
 
-Process-wide random generators cannot be kept apart here, so a member that touches one gets `SharedRandomness`.
+Process-wide random generators cannot be kept apart here, so a member that touches one gets `SharedRandomness`; where
+the pool says so, members that do take turns instead.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from contextvars import copy_context
 from functools import partial
 from typing import Any
 
 from paceline.engine.backend import Reply, Request, Settings
 from paceline.engine.host import Host
-from paceline.engine.isolation import BUILDING, IN_FLIGHT, Refusing
+from paceline.engine.isolation import BUILDING, IN_FLIGHT, Refusing, on_a_worker_thread
+from paceline.engine.turns import ROOM, Turns
 
 _RING: Request = ("ring",)  # known by its identity
 
@@ -42,11 +45,13 @@ class ThreadWorker:
         self._rung = self._served = 0
         self._until: Callable[[], bool] | None = None  # who listens wants to be woken when this holds
         self.knocked = False
+        # A pool within a call of a member on a thread must not wait for others: that call is one of them.
+        self._turns = settings.draw_alone and not on_a_worker_thread()
         self._host = Host(
             seed=settings.seed,
             traced=settings.traced,
             here=True,
-            isolation=Refusing(),
+            isolation=Turns(settings.some_unrepeatable) if self._turns else Refusing(),
             max_message=settings.max_message,
             may_leave=settings.may_leave,
             mark=self._mark,
@@ -111,7 +116,7 @@ class ThreadWorker:
                 self._serve()
                 continue
             if request[0] == "build":
-                with BUILDING:
+                with ROOM.alone() if self._turns else nullcontext(), BUILDING:
                     reply = self._host.handle(request)
             else:
                 reply = self._host.handle(request)

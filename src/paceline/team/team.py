@@ -128,15 +128,27 @@ class Team:
 
     def ask(self, observations: Mapping[Any, Any]) -> tuple[dict[Any, Any], list[Mishap]]:
         """The same, but failures are given, not raised: those who have answered have answered."""
-        for home in self._homes:
-            home.post(observations)
         answers: dict[Hashable, Any] = {}
         mishaps: list[Mishap] = []
         if self.extras:
             self.extras = {}
-        for home in self._homes:
+        under_way = []
+        for home in self._in_turn():
+            home.post(observations)
+            if len(self._homes) > 1 and home.pool.place == "inline":
+                mishaps += home.collect(answers, self.late, self.extras)
+            else:
+                under_way.append(home)
+        for home in under_way:
             mishaps += home.collect(answers, self.late, self.extras)
         return answers, self._in_order(mishaps)
+
+    def _in_turn(self) -> list[_Home]:
+        """Minds here are asked after those elsewhere, and before threads are under way, which would see them draw from
+        the process's generators."""
+        if len(self._homes) == 1:
+            return self._homes
+        return sorted(self._homes, key=lambda home: {"inline": 1, "thread": 2}.get(home.pool.place, 0))
 
     def _in_order(self, mishaps: list[Mishap]) -> list[Mishap]:
         return sorted(mishaps, key=lambda mishap: self._order[mishap.chair.name])
@@ -192,7 +204,7 @@ class Team:
             for home in self._homes
             if home.mode == "auto" and home.decided
         ]
-        return [*self._notes, *chosen]
+        return [*self._notes, *chosen, *(note for home in self._homes for note in home.notes())]
 
     def close(self) -> None:
         """Ends every pool."""
@@ -236,6 +248,7 @@ class Team:
             deterministic=[bool(recipe.chairs[0].player.declares("deterministic", True)) for recipe in mine],
             deadline=setting.call_deadline or math.inf,
             failed_builds="keep",
+            draw_alone=True,
             trace=self._trace,
         )
         if beside and len(mine) > 1:
@@ -307,6 +320,22 @@ class _Home:
     def decided(self) -> bool:
         """Whether auto has measured enough to have chosen."""
         return not self.pool.plan.why.startswith("measuring")
+
+    def notes(self) -> list[tuple[str, str]]:
+        """Which policies were asked one at a time, though their minds have a thread each."""
+        if self.pool.place != "thread" or all(event.kind != "isolated" for event in self.pool.events):
+            return []
+        told = self.pool.call("draws", outcomes=True, record=False)
+        drawing = dict.fromkeys(self.recipes[n].chairs[0].player.name for n, told in told.items() if told.answer)
+        return [
+            (
+                f"drawing {name}",
+                f"policy {name!r} draws from process-wide random generators: under agents={self.mode!r} its agents are "
+                "asked one at a time, each with a stream of its own; to have them beside each other, give each a "
+                "generator of its own (numpy.random.default_rng), or use agents='process'",
+            )
+            for name in drawing
+        ]
 
     def post(self, observations: Mapping[Any, Any]) -> None:
         for table in self._tables:
