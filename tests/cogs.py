@@ -189,6 +189,19 @@ class LateDrawing(MultiAgentPolicy):
         return LateDrawingAgent(self.policy_env_info, agent_id)
 
 
+class LateAndLockedAgent(LateDrawingAgent):
+    """The same, and holds what no pickle can."""
+
+    def __init__(self, policy_env_info: Any, agent_id: int) -> None:
+        super().__init__(policy_env_info, agent_id)
+        self.lock = threading.Lock()
+
+
+class LateAndLocked(MultiAgentPolicy):
+    def agent_policy(self, agent_id: int) -> AgentPolicy:
+        return LateAndLockedAgent(self.policy_env_info, agent_id)
+
+
 class Reseeding(AgentPolicy):
     """Draws from a generator that it has seeded, and puts back what was there."""
 

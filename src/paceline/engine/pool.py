@@ -70,7 +70,7 @@ class Pool:
             the first calls here, then choose (`plan` says what and why).
         workers: How many workers share the members; 0 means here, in the caller's process; None: as many as the
             budget has CPU slots.
-        seed: Root of every member's own random streams.
+        seed: Root of every member's own random streams; or one for each process-wide generator, by its name.
         keys: Who the members are (ints, strings, tuples of them); by default their numbers. Streams follow keys.
         placement: Worker number per member (`HERE`, -1, is the caller's process); by default as `spreading` says.
         spreading: Gives a placement for (members, workers, how many the caller keeps); by default blocks of equal size.
@@ -95,6 +95,8 @@ class Pool:
             generators are not swapped for them, which the threads would notice, and to draw is an error.
         draw_alone: On threads: members that are seen to draw from process-wide generators are run one at a time, each
             with streams of its own; otherwise to draw there is an error.
+        alone_first: Besides, each method of a member runs alone until it has been seen not to draw: where what ran
+            beside others cannot be run again.
         trace: Records where the time goes.
     """
 
@@ -104,7 +106,7 @@ class Pool:
         *,
         backend: str = "inline",
         workers: int | None = 1,
-        seed: int = 0,
+        seed: int | Mapping[str, int] = 0,
         keys: Sequence[Key] | None = None,
         placement: Sequence[int] | None = None,
         spreading: Spreading = spread,
@@ -120,6 +122,7 @@ class Pool:
         threads: int = 1,
         beside_threads: bool = False,
         draw_alone: bool = False,
+        alone_first: bool = False,
         trace: Trace | None = None,
     ) -> None:
         members = make_members(list(factories), keys, deterministic)
@@ -141,7 +144,7 @@ class Pool:
                 max_message,
                 beside_threads=beside_threads,
                 draw_alone=draw_alone and not auto,
-                some_unrepeatable=not all(member.deterministic for member in members),
+                alone_first=alone_first or not all(member.deterministic for member in members),
                 threads=threads,
                 may_leave=auto,
                 data_only=trust == "data",

@@ -51,7 +51,7 @@ class ThreadWorker:
             seed=settings.seed,
             traced=settings.traced,
             here=True,
-            isolation=Turns(settings.some_unrepeatable) if self._turns else Refusing(),
+            isolation=Turns(settings.alone_first) if self._turns else Refusing(),
             max_message=settings.max_message,
             may_leave=settings.may_leave,
             mark=self._mark,
