@@ -152,15 +152,17 @@ def test_one_digest_at_any_number_of_workers_and_wherever_agents_run(
 
 @pytest.mark.parametrize("plan", [0, 1])
 def test_agents_that_share_nothing_have_a_place_each(tmp_path: Path, plan: int) -> None:
-    """As many places as the budget gives: a worker that plays episodes has a part of it."""
-    spec = f"class=cogs.Sighted,kw.log={tmp_path / 'log'}"
-    report = evaluate(mission(seats=4, steps=4), spec, plan=plan, agents="process")
+    """As many places as the budget gives, and the same in every episode; the policies in them are new."""
+    spec = f"class=cogs.Sighted,name=Walker,kw.log={tmp_path / 'log'}"
+    report = evaluate(mission(seats=4, steps=4), spec, episodes=3, plan=plan, agents="process")
     assert not report.failures
     assert report.notes == []
-    seen = {line.split()[0]: line.split()[1] for line in (tmp_path / "log").read_text().splitlines()}
-    assert len(seen) == 4
-    assert str(os.getpid()) not in seen.values()
-    assert len(set(seen.values())) == min(4, current_budget().slots)
+    assert report.digest == evaluate(mission(seats=4, steps=4), WALKER, episodes=3, plan=0, agents="off").digest
+    seen = Counter(tuple(line.split()) for line in (tmp_path / "log").read_text().splitlines())
+    agents, places = zip(*seen, strict=True)
+    assert set(agents) == set("0123")
+    assert str(os.getpid()) not in places
+    assert len(set(places)) == min(4, current_budget().slots)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -366,6 +367,34 @@ def test_members_move_with_their_state(backend: str, member: type) -> None:
 
     with Pool(factories) as still, Pool(factories, backend=backend, workers=2) as pool:
         assert paceline.digest(job(pool, True)) == paceline.digest(job(still, False))
+
+
+def test_members_are_replaced_in_the_workers_that_there_are(backend: str) -> None:
+    """As new: their streams, their ports and their journals begin; workers that have members stay."""
+
+    def job(pool: Pool) -> list:
+        port = pool.port("step_row", {"move": ((), np.float64)}, {"total": ((), np.float64)})
+        port.inputs["move"][:] = 2.0
+        rounds = []
+        for _ in range(4):
+            port.post()
+            port.wait()
+            rounds.append(port.outputs["total"].copy())
+        return [*rounds, pool.call("step", dict.fromkeys(range(len(pool)), (1.0,)))]
+
+    def recipes(after: int) -> dict[str, Any]:
+        return {"factories": [partial(LateDrawer, after), partial(LateDrawer, 99)], "keys": [("a", after), "b"]}
+
+    with Pool((), backend=backend, workers=2, draw_alone=True) as pool:
+        pids = set()
+        for after in (2, 3, 2):
+            pool.refill(**recipes(after))
+            with Pool(**recipes(after)) as alone:
+                assert paceline.digest(job(pool)) == paceline.digest(job(alone))
+            pids.add(tuple(sorted(worker.pid for worker in pool.workers)))
+            pool.refill()
+            assert len(pool) == 0
+        assert len(pids) == 1
 
 
 def test_pool_moves_to_another_backend(backend: str) -> None:

@@ -455,6 +455,37 @@ class Pool:
         crew.moving.move(target, backend=backend, workers=workers)
 
     @one_thread
+    def refill(
+        self,
+        factories: Iterable[Callable[[], Any]] = (),
+        *,
+        keys: Sequence[Key] | None = None,
+        deterministic: bool | Sequence[bool] = True,
+        failed_builds: str = "raise",
+    ) -> None:
+        """Ends all members and builds others in their place, as in a new pool, but in the workers that there are.
+
+        Ports end with their members; a named backend only.
+
+        Args:
+            factories: As for `Pool`; none: workers wait for the next.
+            keys: As for `Pool`.
+            deterministic: As for `Pool`.
+            failed_builds: As for `Pool`.
+        """
+        crew = self._open()
+        if crew.pilot is not None:
+            raise BadInput("members of a pool under auto cannot be replaced: name a backend")
+        members = make_members(list(factories), keys, deterministic)
+        for port in list(crew.ports.values()):
+            port.close()
+        self._drain()
+        crew.moving.take_leave()
+        crew.take_in(members)
+        self._place(None, min(len(crew.slots) - 1, len(members)))
+        self._build(failed_builds)
+
+    @one_thread
     def snapshot(self) -> None:
         """Asks every member that has `snapshot` and `restore` for a snapshot; their journals start from there.
 

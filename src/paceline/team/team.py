@@ -6,12 +6,13 @@ chairs ── recipes ──► one Pool per mode ──► a port per kind of r
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from paceline.engine import Plan, Pool, Port, Trace
+from paceline.engine import Plan, Pool, Port, StoreKey, Trace, put_back, take
 from paceline.errors import CallTimeout, NotSendable, WorkerLost
 from paceline.spaces import Shape, get_action, put_observation, shape_of
 from paceline.team import modes
@@ -75,6 +76,7 @@ class Team:
 
     def __init__(self, chairs: Sequence[Chair], setting: Setting, trace: Trace | None = None) -> None:
         self._stack = ExitStack()
+        self._sound = True
         self._trace = trace
         self._notes: list[tuple[str, str]] = []
         self.late: dict[Hashable, int] = {}
@@ -216,7 +218,8 @@ class Team:
     def __enter__(self) -> Team:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: object, *_: object) -> None:
+        self._sound = error is None
         self.close()
 
     def _open(self, name: str, mine: list[Recipe], setting: Setting) -> _Home:
@@ -231,7 +234,7 @@ class Team:
         except NotSendable as error:
             self._notes.append((f"unsendable {name}", f"{error}: agents={name!r} is not possible, played here instead"))
             pool = self._pool(modes.MODES["off"], mine, setting)
-        return _Home(name, self._stack.enter_context(pool), mine)
+        return _Home(name, pool, mine)
 
     def _pool(self, mode: modes.Mode, mine: list[Recipe], setting: Setting) -> Pool:
         backend, workers = mode.backend, setting.workers
@@ -239,18 +242,22 @@ class Team:
         if mode.workers:
             workers = len(mine) if mode.workers < 0 else mode.workers
         beside = backend == "auto" and (learned.backend == "thread" or learned.threads > 1)  # they wait
-        pool = Pool(
-            mine,
-            backend="process" if learned.backend == "process" and not beside else backend,
+        given: dict[str, Any] = {
+            "keys": [recipe.key for recipe in mine],
+            "deterministic": [bool(recipe.chairs[0].player.declares("deterministic", True)) for recipe in mine],
+            "failed_builds": "keep",
+        }
+        make = partial(
+            Pool,
             workers=1 if backend == "inline" else workers,
             seed=setting.seed,
-            keys=[recipe.key for recipe in mine],
-            deterministic=[bool(recipe.chairs[0].player.declares("deterministic", True)) for recipe in mine],
             deadline=setting.call_deadline or math.inf,
-            failed_builds="keep",
             draw_alone=True,
             trace=self._trace,
         )
+        if learned.backend == "process" and not beside:
+            return self._kept(partial(make, (), backend="process"), mine, given, (setting, workers))
+        pool = self._stack.enter_context(make(mine, backend=backend, **given))
         if beside and len(mine) > 1:
             # And not for good: if somebody draws there, auto must be able to leave.
             why = "they are not deterministic, so they ask somebody else, and wait" if _oracles(mine) else _AS_BEFORE
@@ -260,6 +267,32 @@ class Team:
             else:
                 pool.begin_on("thread", len(mine), why)
         return pool
+
+    def _kept(self, make: Callable[[], Pool], mine: list[Recipe], given: dict[str, Any], how: object) -> Pool:
+        """A pool of processes, which are kept for later episodes in this worker: minds are built anew in them."""
+        key = ("agents", repr(how), self._trace is not None)
+        pool = take(key, make)
+        try:
+            pool.refill(mine, **given)
+        except BaseException:
+            pool.close()
+            raise
+        self._stack.callback(self._put_back, key, pool)
+        return pool
+
+    def _put_back(self, key: StoreKey, pool: Pool) -> None:
+        """Ends the minds; after a failure their processes too."""
+        try:
+            if self._sound:
+                pool.refill()
+        except BaseException:
+            self._sound = False
+            raise
+        finally:
+            if self._sound:
+                put_back(key, pool)
+            else:
+                pool.close()
 
     def _learned(self, mine: list[Recipe], setting: Setting) -> Plan:
         """Where auto begins: where it ended the last time with such a team, unless that should be found out anew."""
