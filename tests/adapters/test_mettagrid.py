@@ -15,6 +15,7 @@ import cogs
 import numpy as np
 import pytest
 from mettagrid.config.mettagrid_config import MettaGridConfig
+from mettagrid.policy.policy_env_interface import PolicyEnvInterface
 from mettagrid.policy.policy_spec import PolicySpec
 from mettagrid.runner.rollout import run_multi_episode_rollout
 from mettagrid.simulator import Simulator
@@ -183,6 +184,28 @@ def test_agents_that_share_something_stay_together_which_is_said(spec: str, shar
     assert evaluate(found, f"{spec},together=true", plan=0, agents="process").digest == here.digest
     if spec == TEAM:
         assert evaluate(found, f"{spec},together=false", plan=0, agents="process").notes == []
+
+
+@pytest.mark.parametrize(("plan", "agents"), [(0, "off"), (1, "off"), (0, "process"), (0, "thread")])
+def test_a_policy_that_is_given_plays_as_its_class_does(plan: int, agents: str) -> None:
+    """Every episode has a copy, as it was when it was given."""
+    found = mission(seats=3, steps=12)
+    given = cogs.Team(PolicyEnvInterface.from_mg_cfg(config_of(found)))
+    report = evaluate(found, [given, cogs.Walker], episodes=2, plan=plan, agents=agents)
+    assert report.digest == evaluate(found, [cogs.Team, cogs.Walker], episodes=2, plan=0, agents="off").digest
+    assert given._board == []
+    given._board += [1, 2, 3]
+    assert evaluate(found, [given, cogs.Walker], episodes=2, plan=plan, agents=agents).digest != report.digest
+
+
+def test_a_policy_that_is_given_and_cannot_play_is_told() -> None:
+    found = mission(seats=3, steps=12)
+    interface = PolicyEnvInterface.from_mg_cfg(config_of(found))
+    with pytest.raises(BadInput, match=r"this Locked cannot be copied for each episode \(TypeError: .*give its class"):
+        evaluate(found, cogs.Locked(interface), plan=0)
+    other = PolicyEnvInterface.from_mg_cfg(config_of(mission(seats=2)))
+    with pytest.raises(BadInput, match=r"made for another game \(num_agents differ\)"):
+        evaluate(found, cogs.Walker(other), plan=0)
 
 
 def test_policies_that_live_apart_on_request_are_the_same_wherever_they_live() -> None:
@@ -367,6 +390,32 @@ def test_a_map_seed_gives_one_map_to_all_episodes() -> None:
     assert evaluate(one, "noop", episodes=2, plan=0).digest != evaluate(mission(), "noop", episodes=2, plan=0).digest
 
 
+SMALL = """
+from mettagrid.config.mettagrid_config import MettaGridConfig
+
+def get_config(cogs=4):
+    config = MettaGridConfig.EmptyRoom(num_agents=cogs, width=14, height=11, border_width=1)
+    config.game.map_builder.objects = {"wall": 3} if cogs < 200 else {}
+    return config
+"""
+ENDLESS = """
+from mettagrid.config.mettagrid_config import MettaGridConfig
+from mettagrid.map_builder.map_builder import MapBuilder, MapBuilderConfig
+
+class EndlessConfig(MapBuilderConfig["Endless"]):
+    width: int = 20
+    height: int = 20
+
+class Endless(MapBuilder[EndlessConfig]):
+    def build(self):
+        while True:
+            pass
+
+def get_config(agents=4):
+    config = MettaGridConfig.EmptyRoom(num_agents=agents, width=40, height=40)
+    config.game.map_builder = EndlessConfig()
+    return config
+"""
 FILE = """
 from paceline.adapters.mettagrid.builders import empty_room
 
@@ -428,7 +477,10 @@ def test_a_configuration_file_is_a_mission(desk: Path, suffix: str) -> None:
         ("mettagrid:nowhere", {}, "there are mettagrid:empty_room"),
         ("mettagrid:emty_room", {}, "close to it: mettagrid:empty_room"),
         ("mettagrid:empty_room,depth=3", {}, "has no option depth; it has width, height, cogs"),
-        ("mettagrid:empty_room", {"agents": 500}, "has no room for 500 cogs"),
+        ("mettagrid:empty_room", {"agents": 500}, "has no room for 500 cogs: its map has 196 places"),
+        ("small.py", {"agents": 200}, "small.py has no room for 200 cogs: its map has 108 places"),
+        ("tight.py", {"agents": 108}, "no room for 108 cogs: its map has 108 places, and objects of 1 kind"),
+        ("endless.py", {"agents": 200}, "endless.py was not finished in 1 s for 200 cogs in 20 × 20 cells"),
         ("mettagrid:empty_room", {"agents": 0}, "cogs=0; give a whole number"),
         ("mettagrid:empty_room", {"variants": ["dark"]}, "has no variant dark; it has none"),
         ("mettagrid:empty_room,map_seed=-1", {}, "map_seed=-1; give a whole number"),
@@ -441,7 +493,13 @@ def test_a_configuration_file_is_a_mission(desk: Path, suffix: str) -> None:
         ("raises.py", {}, r"get_config\(\) of raises.py failed: ZeroDivisionError"),
     ],
 )
-def test_what_makes_no_sense_is_told(desk: Path, spec: str, asked: dict[str, Any], message: str) -> None:
+def test_what_makes_no_sense_is_told(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, spec: str, asked: dict[str, Any], message: str
+) -> None:
+    monkeypatch.setattr(mettagrid, "MAP_SECONDS", 1.0)
+    (desk / "small.py").write_text(SMALL)
+    (desk / "tight.py").write_text(SMALL)
+    (desk / "endless.py").write_text(ENDLESS)
     (desk / "broken.json").write_text("{")
     (desk / "plain.py").write_text("x = 1\n")
     (desk / "exits.py").write_text("import sys\n\n\ndef get_config():\n    sys.exit(0)\n")

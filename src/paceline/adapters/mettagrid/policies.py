@@ -5,6 +5,7 @@ Cogs (a recipe) ──► MultiAgentPolicy, anew in every episode ── agent_p
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,8 @@ class Cogs:
     """Makes the policies of the seats that one spec has in an episode. Those that share state stay together.
 
     Args:
-        source: The class, or the path of it as mettagrid writes it.
+        source: The class, or the path of it as mettagrid writes it; or a `MultiAgentPolicy`, of which every episode has
+            a copy.
         data: A file for `load_policy_data`.
         keywords: For the class.
         together: Whether all seats share one policy, or none do: then each may live in a worker of its own; None: found
@@ -38,7 +40,7 @@ class Cogs:
 
     def __init__(
         self,
-        source: str | type,
+        source: str | type | MultiAgentPolicy,
         data: str | None = None,
         keywords: Mapping[str, Any] | None = None,
         *,
@@ -65,6 +67,12 @@ class Cogs:
     def __getstate__(self) -> dict[str, Any]:
         """A recipe without what was made of it: a copy begins anew, wherever it goes."""
         return {**vars(self), "_policy": None, "_seated": [], "_begun": False}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Cogs:
+        """As a pickle would be; a policy that was given is copied when an episode begins."""
+        made = copy.copy(self)
+        made._keywords = copy.deepcopy(self._keywords, memo)
+        return made
 
     def recipe_identity(self) -> dict[str, Any]:
         """What a run must have in common with another one to be the same, beside its files."""
@@ -110,12 +118,17 @@ class Cogs:
 
     def _built(self, seat: Seat) -> MultiAgentPolicy:
         made: Any = self.load()
+        if isinstance(self._source, MultiAgentPolicy):
+            return self._told(_copied(self._source, _interface(seat)))
         keywords = {"device": seat.device, **self._keywords} if _takes(made, "device") else self._keywords
         if issubclass(made, AgentPolicy):
             return _Alone(made, _interface(seat), keywords)
         policy: MultiAgentPolicy = made(_interface(seat), **keywords)
         if self._data is not None:
             policy.load_policy_data(self._data)
+        return self._told(policy)
+
+    def _told(self, policy: MultiAgentPolicy) -> MultiAgentPolicy:
         if self.told_timeout_ms is not None:
             policy.configure_action_timeout_ms(self.told_timeout_ms)
         return policy
@@ -131,11 +144,13 @@ class Cogs:
         Raises:
             BadInput: it is not there, or is no policy of mettagrid.
         """
-        made = loaded(self._source) if isinstance(self._source, str) else self._source
-        if not is_policy(made):
-            name = getattr(made, "__name__", type(made).__name__)
-            raise BadInput(f"{name} is no policy: it must be a MultiAgentPolicy or an AgentPolicy of mettagrid")
-        return made
+        made: Any = loaded(self._source) if isinstance(self._source, str) else self._source
+        if isinstance(made, MultiAgentPolicy):
+            return type(made)
+        if isinstance(made, type) and is_policy(made):
+            return made
+        name = getattr(made, "__name__", type(made).__name__)
+        raise BadInput(f"{name} is no policy: it must be a MultiAgentPolicy or an AgentPolicy of mettagrid")
 
 
 class BatchCogs(Cogs):
@@ -198,6 +213,23 @@ class _Alone(MultiAgentPolicy):
         return made
 
 
+def _copied(policy: MultiAgentPolicy, interface: Any) -> MultiAgentPolicy:
+    """A copy of a policy that was given."""
+    name, mine = type(policy).__name__, policy.policy_env_info
+    if mine != interface:
+        others = [word for word in type(interface).model_fields if getattr(mine, word) != getattr(interface, word)]
+        raise BadInput(
+            f"this {name} was made for another game ({', '.join(others)} differ): make it with the mission's own "
+            "PolicyEnvInterface, or give its class"
+        )
+    try:
+        return copy.deepcopy(policy)
+    except Exception as error:
+        raise BadInput(
+            f"this {name} cannot be copied for each episode ({type(error).__name__}: {error}): give its class"
+        ) from error
+
+
 def has_step_batch(made: Any) -> bool:
     """Whether the `step_batch` of a class is its own, and not the one that only raises."""
     return getattr(made, "step_batch", MultiAgentPolicy.step_batch) is not MultiAgentPolicy.step_batch
@@ -236,6 +268,11 @@ def describing(interfaces: Iterable[Any]) -> list[Any]:
 def is_policy(made: Any) -> bool:
     """Whether it is a class of mettagrid's policies."""
     return isinstance(made, type) and issubclass(made, MultiAgentPolicy | AgentPolicy)
+
+
+def is_live_policy(given: Any) -> bool:
+    """Whether it is one, and not a class."""
+    return isinstance(given, MultiAgentPolicy)
 
 
 def loaded(path: str) -> Any:
