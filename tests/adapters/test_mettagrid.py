@@ -29,10 +29,11 @@ from paceline.adapters.mettagrid.short_names import short_names
 from paceline.adapters.mettagrid.summary import summary
 from paceline.adapters.mettagrid.tokens import ActionTable, Reader, read
 from paceline.catalog import find_missions, find_policies
-from paceline.engine import current_budget
+from paceline.engine import WORKER_BYTES, Budget
 from paceline.evaluate.replacement import mixed, replacements
 from paceline.evaluate.run import Job, Run
 from paceline.evaluate.spread import waves
+from paceline.team import MODES
 from paceline.types import Mission
 
 WALKER, TEAM, RECURRENT = "class=cogs.Walker", "class=cogs.Team", "class=cogs.Recurrent"
@@ -137,7 +138,7 @@ MIX = [f"{WALKER},proportion=2", "random", f"{TEAM},name=team", f"{RECURRENT},pr
 
 @pytest.mark.parametrize(
     ("plan", "agents"),
-    [(1, "off"), (2, "off"), (4, "off"), (0, "process"), (0, "batch"), (2, "process"), (0, "auto"), (0, "gpu")],
+    [(1, "off"), (2, "off"), (4, "off"), *((0, mode) for mode in MODES if mode != "off"), (2, "process")],
 )
 def test_one_digest_at_any_number_of_workers_and_wherever_agents_run(
     alone: dict[str, str], plan: int, agents: str
@@ -151,9 +152,13 @@ def test_one_digest_at_any_number_of_workers_and_wherever_agents_run(
     assert report.digest == alone["mix"]
 
 
-@pytest.mark.parametrize("plan", [0, 1])
-def test_agents_that_share_nothing_have_a_place_each(tmp_path: Path, plan: int) -> None:
-    """As many places as the budget gives, and the same in every episode; the policies in them are new."""
+@pytest.mark.parametrize(("plan", "memory", "many"), [(0, 2**34, 4), (1, 2**34, 4), (0, 3 * WORKER_BYTES, 3)])
+def test_agents_that_share_nothing_have_a_place_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: int, memory: int, many: int
+) -> None:
+    """As many places as the budget has slots and memory for, and the same in every episode; the policies in them are
+    new."""
+    monkeypatch.setattr("paceline.engine.budget._current", Budget(slots=4, memory=memory))
     spec = f"class=cogs.Sighted,name=Walker,kw.log={tmp_path / 'log'}"
     report = evaluate(mission(seats=4, steps=4), spec, episodes=3, plan=plan, agents="process")
     assert not report.failures
@@ -163,7 +168,7 @@ def test_agents_that_share_nothing_have_a_place_each(tmp_path: Path, plan: int) 
     agents, places = zip(*seen, strict=True)
     assert set(agents) == set("0123")
     assert str(os.getpid()) not in places
-    assert len(set(places)) == min(4, current_budget().slots)
+    assert len(set(places)) == many
 
 
 @pytest.mark.parametrize(

@@ -311,15 +311,16 @@ class Team:
 
     def _mention_the_sharing(self, name: str, mine: list[Recipe]) -> None:
         """Agents were to be asked at the same time, and some of a policy's cannot be."""
-        for player in {recipe.chairs[0].player.name: recipe.chairs[0].player for recipe in mine}.values():
+        for recipe in mine:
+            player, seats = recipe.chairs[0].player, {chair.seat.index for chair in recipe.chairs}
             for part in player.parts or ():
-                if part.shared:
+                if part.shared and len(seats) > 1 and seats <= {*part.members}:
                     text = (
-                        f"{len(part.members)} agents of policy {player.name!r} share a {part.shared}: under "
-                        f"agents={name!r} they stay in one place, and are asked one after another. together=false "
-                        "gives each agent a policy of its own"
+                        f"{len(seats)} agents of policy {player.name!r} share a {part.shared}: under agents={name!r} "
+                        "they stay in one place, and are asked one after another. together=false gives each agent a "
+                        "policy of its own"
                     )
-                    self._notes.append((f"shared {player.name} {part.members[0]}", text))
+                    self._notes.append((f"shared {player.name} {part.shared}", text))
 
 
 def outcomes_of(step: Step, names: Iterable[Hashable]) -> dict[Hashable, Outcome]:
