@@ -51,6 +51,60 @@ class Walker(MultiAgentPolicy):
         return WalkerAgent(self.policy_env_info, agent_id)
 
 
+class SightedAgent(WalkerAgent):
+    """Tells where it is asked."""
+
+    def __init__(self, policy_env_info: Any, agent_id: int, log: str) -> None:
+        super().__init__(policy_env_info, agent_id)
+        self.log = log
+
+    def step(self, obs: AgentObservation) -> Action:
+        with Path(self.log).open("a") as file:
+            file.write(f"{self.agent_id} {os.getpid()}\n")
+        return super().step(obs)
+
+
+class Sighted(MultiAgentPolicy):
+    """Agents that know nothing of each other, and tell where they are asked."""
+
+    def __init__(self, policy_env_info: Any, log: str) -> None:
+        super().__init__(policy_env_info)
+        self.log = log
+
+    def agent_policy(self, agent_id: int) -> AgentPolicy:
+        return SightedAgent(self.policy_env_info, agent_id, self.log)
+
+
+class NoticedAgent(WalkerAgent):
+    """Writes on a board that its class holds."""
+
+    board: list[int] = []  # noqa: RUF012
+
+    def step(self, obs: AgentObservation) -> Action:
+        if self.steps == 0:
+            self.board.clear()
+        self.board.append(told(obs))
+        self.steps += len(self.board)
+        return super().step(obs)
+
+
+class Noticed(MultiAgentPolicy):
+    def agent_policy(self, agent_id: int) -> AgentPolicy:
+        return NoticedAgent(self.policy_env_info, agent_id)
+
+
+class Ranked(MultiAgentPolicy):
+    """Who is made first is the first, whatever its number: its agents share nothing, and cannot be made apart."""
+
+    def __init__(self, policy_env_info: Any) -> None:
+        super().__init__(policy_env_info)
+        self.made = 0
+
+    def agent_policy(self, agent_id: int) -> AgentPolicy:
+        self.made += 1
+        return WalkerAgent(self.policy_env_info, 7 * self.made)
+
+
 class Locked(Walker):
     """Holds what cannot be sent to another process, once it is built."""
 
@@ -118,6 +172,50 @@ class Drawing(AgentPolicy):
 
     def step(self, obs: AgentObservation) -> Action:
         number = random.randrange(100) + int(np.random.default_rng(random.randrange(9)).integers(10))
+        return Action(name=self.policy_env_info.action_names[number % 5])
+
+
+class LateDrawingAgent(WalkerAgent):
+    """Draws from its eighth step on, and acts on all that it has drawn."""
+
+    def step(self, obs: AgentObservation) -> Action:
+        if self.steps >= 8:
+            self.agent_id += random.randrange(100)
+        return super().step(obs)
+
+
+class LateDrawing(MultiAgentPolicy):
+    def agent_policy(self, agent_id: int) -> AgentPolicy:
+        return LateDrawingAgent(self.policy_env_info, agent_id)
+
+
+class LateAndLockedAgent(LateDrawingAgent):
+    """The same, and holds what no pickle can."""
+
+    def __init__(self, policy_env_info: Any, agent_id: int) -> None:
+        super().__init__(policy_env_info, agent_id)
+        self.lock = threading.Lock()
+
+
+class LateAndLocked(MultiAgentPolicy):
+    def agent_policy(self, agent_id: int) -> AgentPolicy:
+        return LateAndLockedAgent(self.policy_env_info, agent_id)
+
+
+class Reseeding(AgentPolicy):
+    """Draws from a generator that it has seeded, and puts back what was there."""
+
+    def __init__(self, policy_env_info: Any, agent_id: int) -> None:
+        super().__init__(policy_env_info)
+        self.seed = agent_id
+
+    def step(self, obs: AgentObservation) -> Action:
+        before = random.getstate()
+        random.seed(self.seed)
+        time.sleep(0.001)
+        number = random.randrange(1000)
+        self.seed += number
+        random.setstate(before)
         return Action(name=self.policy_env_info.action_names[number % 5])
 
 

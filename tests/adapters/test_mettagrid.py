@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+import re
 import subprocess
 import sys
 import zlib
@@ -13,12 +15,13 @@ import cogs
 import numpy as np
 import pytest
 from mettagrid.config.mettagrid_config import MettaGridConfig
+from mettagrid.policy.policy_env_interface import PolicyEnvInterface
 from mettagrid.policy.policy_spec import PolicySpec
 from mettagrid.runner.rollout import run_multi_episode_rollout
 from mettagrid.simulator import Simulator
 from mettagrid.types import Action
 
-from paceline import BadInput, PacelineError, Plan, Report, SharedRandomness, evaluate
+from paceline import BadInput, PacelineError, Plan, Report, evaluate
 from paceline.adapters.mettagrid import MettaGridWorld, multi_episode_rollout
 from paceline.adapters.mettagrid import missions as mettagrid
 from paceline.adapters.mettagrid.builders import BUILDERS, empty_room, machina_1, market
@@ -26,9 +29,11 @@ from paceline.adapters.mettagrid.short_names import short_names
 from paceline.adapters.mettagrid.summary import summary
 from paceline.adapters.mettagrid.tokens import ActionTable, Reader, read
 from paceline.catalog import find_missions, find_policies
+from paceline.engine import WORKER_BYTES, Budget
 from paceline.evaluate.replacement import mixed, replacements
 from paceline.evaluate.run import Job, Run
 from paceline.evaluate.spread import waves
+from paceline.team import MODES
 from paceline.types import Mission
 
 WALKER, TEAM, RECURRENT = "class=cogs.Walker", "class=cogs.Team", "class=cogs.Recurrent"
@@ -133,7 +138,7 @@ MIX = [f"{WALKER},proportion=2", "random", f"{TEAM},name=team", f"{RECURRENT},pr
 
 @pytest.mark.parametrize(
     ("plan", "agents"),
-    [(1, "off"), (2, "off"), (4, "off"), (0, "process"), (0, "batch"), (2, "process"), (0, "auto"), (0, "gpu")],
+    [(1, "off"), (2, "off"), (4, "off"), *((0, mode) for mode in MODES if mode != "off"), (2, "process")],
 )
 def test_one_digest_at_any_number_of_workers_and_wherever_agents_run(
     alone: dict[str, str], plan: int, agents: str
@@ -147,6 +152,67 @@ def test_one_digest_at_any_number_of_workers_and_wherever_agents_run(
     assert report.digest == alone["mix"]
 
 
+@pytest.mark.parametrize(("plan", "memory", "many"), [(0, 2**34, 4), (1, 2**34, 4), (0, 3 * WORKER_BYTES, 3)])
+def test_agents_that_share_nothing_have_a_place_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: int, memory: int, many: int
+) -> None:
+    """As many places as the budget has slots and memory for, and the same in every episode; the policies in them are
+    new."""
+    monkeypatch.setattr("paceline.engine.budget._current", Budget(slots=4, memory=memory))
+    spec = f"class=cogs.Sighted,name=Walker,kw.log={tmp_path / 'log'}"
+    report = evaluate(mission(seats=4, steps=4), spec, episodes=3, plan=plan, agents="process")
+    assert not report.failures
+    assert report.notes == []
+    assert report.digest == evaluate(mission(seats=4, steps=4), WALKER, episodes=3, plan=0, agents="off").digest
+    seen = Counter(tuple(line.split()) for line in (tmp_path / "log").read_text().splitlines())
+    agents, places = zip(*seen, strict=True)
+    assert set(agents) == set("0123")
+    assert str(os.getpid()) not in places
+    assert len(set(places)) == many
+
+
+@pytest.mark.parametrize(
+    ("spec", "shared"),
+    [
+        (TEAM, "a list"),
+        ("class=cogs.Noticed", r"a list \('board' of class NoticedAgent\)"),
+        ("class=cogs.Ranked", "a policy that makes each by what it has made"),
+    ],
+)
+def test_agents_that_share_something_stay_together_which_is_said(spec: str, shared: str) -> None:
+    found = mission(seats=3, steps=20)
+    here = evaluate(found, spec, plan=0, agents="off")
+    there = evaluate(found, spec, plan=0, agents="process")
+    assert (there.digest, here.notes) == (here.digest, [])
+    (note,) = there.notes
+    assert re.match(rf"3 agents of policy '\w+' share {shared}.* they stay in one place", note)
+    assert evaluate(found, f"{spec},together=true", plan=0, agents="process").digest == here.digest
+    if spec == TEAM:
+        assert evaluate(found, f"{spec},together=false", plan=0, agents="process").notes == []
+
+
+@pytest.mark.parametrize(("plan", "agents"), [(0, "off"), (1, "off"), (0, "process"), (0, "thread")])
+def test_a_policy_that_is_given_plays_as_its_class_does(plan: int, agents: str) -> None:
+    """Every episode has a copy, as it was when it was given."""
+    found = mission(seats=3, steps=12)
+    given = cogs.Team(PolicyEnvInterface.from_mg_cfg(config_of(found)))
+    report = evaluate(found, [given, cogs.Walker], episodes=2, plan=plan, agents=agents)
+    assert report.digest == evaluate(found, [cogs.Team, cogs.Walker], episodes=2, plan=0, agents="off").digest
+    assert given._board == []
+    given._board += [1, 2, 3]
+    assert evaluate(found, [given, cogs.Walker], episodes=2, plan=plan, agents=agents).digest != report.digest
+
+
+def test_a_policy_that_is_given_and_cannot_play_is_told() -> None:
+    found = mission(seats=3, steps=12)
+    interface = PolicyEnvInterface.from_mg_cfg(config_of(found))
+    with pytest.raises(BadInput, match=r"this Locked cannot be copied for each episode \(TypeError: .*give its class"):
+        evaluate(found, cogs.Locked(interface), plan=0)
+    other = PolicyEnvInterface.from_mg_cfg(config_of(mission(seats=2)))
+    with pytest.raises(BadInput, match=r"made for another game \(num_agents differ\)"):
+        evaluate(found, cogs.Walker(other), plan=0)
+
+
 def test_policies_that_live_apart_on_request_are_the_same_wherever_they_live() -> None:
     found, specs = mission(seats=4, steps=60), ["random,together=false", "cogs.Drawing"]
     here = evaluate(found, specs, episodes=2, seed=1, plan=0, agents="off")
@@ -155,11 +221,28 @@ def test_policies_that_live_apart_on_request_are_the_same_wherever_they_live() -
     assert not here.failures
 
 
-def test_a_policy_that_draws_from_a_global_generator_is_the_named_error_on_threads() -> None:
-    report = evaluate(mission(seats=4, steps=20), "random,together=false", plan=0, agents="thread")
-    (episode,) = report.failures
-    assert episode.failure is not None
-    assert episode.failure.kind == SharedRandomness.__name__
+@pytest.mark.parametrize("spec", ["random", "class=cogs.Drawing", "class=cogs.LateDrawing", "class=cogs.Reseeding"])
+def test_agents_that_draw_from_process_wide_generators_take_turns_on_threads(spec: str) -> None:
+    """Also those that draw late, when they have been run beside others; what they drew before they were known, does
+    not count."""
+    found = mission(seats=4, steps=20)
+    state = random.getstate()
+    here = evaluate(found, [spec, WALKER], episodes=2, plan=0, agents="off")
+    there = evaluate(found, [spec, WALKER], episodes=2, plan=0, agents="thread")
+    assert not there.failures
+    assert there.digest == here.digest
+    (note,) = there.notes
+    assert re.match(r"policy '\w+' draws from .*asked one at a time", note)
+    assert random.getstate() == state
+
+
+def test_agents_that_draw_and_agents_that_wait_share_a_team() -> None:
+    """Threads and the caller's own process in one episode."""
+    found = mission(seats=4, steps=20)
+    specs = [WALKER, "random", "class=cogs.Drawing,agents=off"]
+    here = evaluate(found, specs, episodes=2, plan=0, agents="off")
+    there = evaluate(found, specs, episodes=2, plan=0, agents="thread")
+    assert (there.failures, there.digest) == ([], here.digest)
 
 
 def test_a_batch_policy_is_asked_once_per_tick_and_gives_the_same() -> None:
@@ -312,6 +395,32 @@ def test_a_map_seed_gives_one_map_to_all_episodes() -> None:
     assert evaluate(one, "noop", episodes=2, plan=0).digest != evaluate(mission(), "noop", episodes=2, plan=0).digest
 
 
+SMALL = """
+from mettagrid.config.mettagrid_config import MettaGridConfig
+
+def get_config(cogs=4):
+    config = MettaGridConfig.EmptyRoom(num_agents=cogs, width=14, height=11, border_width=1)
+    config.game.map_builder.objects = {"wall": 3} if cogs < 200 else {}
+    return config
+"""
+ENDLESS = """
+from mettagrid.config.mettagrid_config import MettaGridConfig
+from mettagrid.map_builder.map_builder import MapBuilder, MapBuilderConfig
+
+class EndlessConfig(MapBuilderConfig["Endless"]):
+    width: int = 20
+    height: int = 20
+
+class Endless(MapBuilder[EndlessConfig]):
+    def build(self):
+        while True:
+            pass
+
+def get_config(agents=4):
+    config = MettaGridConfig.EmptyRoom(num_agents=agents, width=40, height=40)
+    config.game.map_builder = EndlessConfig()
+    return config
+"""
 FILE = """
 from paceline.adapters.mettagrid.builders import empty_room
 
@@ -373,7 +482,10 @@ def test_a_configuration_file_is_a_mission(desk: Path, suffix: str) -> None:
         ("mettagrid:nowhere", {}, "there are mettagrid:empty_room"),
         ("mettagrid:emty_room", {}, "close to it: mettagrid:empty_room"),
         ("mettagrid:empty_room,depth=3", {}, "has no option depth; it has width, height, cogs"),
-        ("mettagrid:empty_room", {"agents": 500}, "has no room for 500 cogs"),
+        ("mettagrid:empty_room", {"agents": 500}, "has no room for 500 cogs: its map has 196 places"),
+        ("small.py", {"agents": 200}, "small.py has no room for 200 cogs: its map has 108 places"),
+        ("tight.py", {"agents": 108}, "no room for 108 cogs: its map has 108 places, and objects of 1 kind"),
+        ("endless.py", {"agents": 200}, "endless.py was not finished in 1 s for 200 cogs in 20 × 20 cells"),
         ("mettagrid:empty_room", {"agents": 0}, "cogs=0; give a whole number"),
         ("mettagrid:empty_room", {"variants": ["dark"]}, "has no variant dark; it has none"),
         ("mettagrid:empty_room,map_seed=-1", {}, "map_seed=-1; give a whole number"),
@@ -386,7 +498,13 @@ def test_a_configuration_file_is_a_mission(desk: Path, suffix: str) -> None:
         ("raises.py", {}, r"get_config\(\) of raises.py failed: ZeroDivisionError"),
     ],
 )
-def test_what_makes_no_sense_is_told(desk: Path, spec: str, asked: dict[str, Any], message: str) -> None:
+def test_what_makes_no_sense_is_told(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, spec: str, asked: dict[str, Any], message: str
+) -> None:
+    monkeypatch.setattr(mettagrid, "MAP_SECONDS", 1.0)
+    (desk / "small.py").write_text(SMALL)
+    (desk / "tight.py").write_text(SMALL)
+    (desk / "endless.py").write_text(ENDLESS)
     (desk / "broken.json").write_text("{")
     (desk / "plain.py").write_text("x = 1\n")
     (desk / "exits.py").write_text("import sys\n\n\ndef get_config():\n    sys.exit(0)\n")

@@ -8,11 +8,13 @@ import logging
 import os
 import pickle
 import random
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Any
 
 import psutil
 import pytest
+from cogs import LateAndLocked, LateDrawing, Recurrent
 from mettagrid.config.mettagrid_config import MettaGridConfig
 from mettagrid.policy.policy import AgentPolicy, MultiAgentPolicy
 from mettagrid.policy.policy_env_interface import PolicyEnvInterface
@@ -42,7 +45,6 @@ from mettagrid_policies import (
     Stumblers,
     Wanderer,
     Wanderers,
-    seen_in,
 )
 from waits import is_alive, until, until_over
 
@@ -57,7 +59,6 @@ from paceline.adapters.mettagrid.wrappers import (
     PerAgentThreadWrapper,
     WrappedMultiAgentPolicy,
 )
-from paceline.adapters.mettagrid.wrappers.sharing import parts
 from paceline.errors import BadInput, Closed, NotSendable, SharedRandomness
 
 COGS, STEPS = 4, 120
@@ -267,7 +268,7 @@ _SCRIPT = """
     from paceline.adapters.mettagrid.builders import empty_room
 
     class Mine(AgentPolicy):
-        KNOWN: dict = {"a class's own": []}
+        KNOWN: tuple = ("a class's own", [])
 
         def __init__(self, interface, number):
             super().__init__(interface)
@@ -442,24 +443,65 @@ def test_a_wrapper_is_neither_copied_nor_pickled() -> None:
 # -- random numbers ----------------------------------------------------------------------------------------
 
 
-def test_random_streams_follow_the_seed_and_the_agent() -> None:
-    def drawn(wrapper: Any, seed: int, before: int) -> list[Any]:
-        random.seed(before)
-        pool = AgentPool(seed=seed)
-        with pool, WrappedMultiAgentPolicy(RandomMultiAgentPolicy(INTERFACE), wrapper, pool=pool) as wrapped:
-            told = episode(wrapped, mission(30))
-        assert random.random() == random.Random(before).random()  # the caller's own are left alone
-        return told
-
-    first = drawn("process", 0, before=1)
-    assert drawn("auto", 0, before=2) == first
-    assert drawn("process", 5, before=1) != first
+HYBRID = {0: "thread", 1: "process", 2: "batch", 3: "thread"}
 
 
-def test_draws_from_a_process_wide_generator_are_refused_on_threads() -> None:
-    policy = RandomMultiAgentPolicy(INTERFACE)
-    with WrappedMultiAgentPolicy(policy, "thread") as wrapped, pytest.raises(SharedRandomness):
-        episode(wrapped)
+def drawn(make: Any, wrapper: Any, seed: int | None = None, steps: int = 30) -> list[Any]:
+    with AgentPool(seed=seed) as pool, WrappedMultiAgentPolicy(make(INTERFACE), wrapper, pool=pool) as wrapped:
+        return [episode(wrapped, mission(steps)), episode(wrapped, mission(steps))]
+
+
+@pytest.mark.parametrize("make", [RandomMultiAgentPolicy, LateDrawing, LateAndLocked, Recurrent])
+def test_every_wrapper_gives_one_result_of_agents_that_draw(make: Any) -> None:
+    """From process-wide generators: each agent, or all that share state, has its own streams, wherever it lives."""
+    wrappers: list[Any] = ["batch", "process", "thread", "auto", HYBRID.__getitem__]
+    if make is LateAndLocked:
+        wrappers = ["batch", "auto"]
+    if make is Recurrent:  # its agents share a network, so they live in one place
+        wrappers.pop()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*stay in this process")
+        first, *others = [drawn(make, wrapper, seed=0) for wrapper in wrappers]
+    assert all(other == first for other in others)
+    assert drawn(make, "batch", seed=1) != first
+
+
+def test_streams_follow_from_what_the_caller_has_seeded() -> None:
+    """One number is drawn of each generator when the pool opens; with a seed, none."""
+
+    def after(seeded: int, wrapper: str, seed: int | None = None) -> tuple[list[Any], float]:
+        random.seed(seeded)
+        return drawn(RandomMultiAgentPolicy, wrapper, seed, steps=8), random.random()
+
+    first, left = after(1, "process")
+    assert after(1, "batch") == (first, left)
+    assert after(2, "batch")[0] != first
+    assert after(1, "batch", seed=0)[1] == random.Random(1).random()
+
+
+def test_agents_that_draw_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    drawn(RandomMultiAgentPolicy, "thread", steps=3)
+    told = "agents 0, 1, 2, 3 draw from process-wide random generators: .* unwrapped they would .* one at a time"
+    assert len(re.findall(told, caplog.text)) == 1
+    caplog.clear()
+    drawn(Wanderers, "batch", steps=3)
+    with pytest.warns(UserWarning, match="stay in this process"):
+        drawn(LockedOnes, "process", steps=3)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_who_draws_late_on_threads_and_cannot_be_put_back_is_the_named_error() -> None:
+    with pytest.raises(SharedRandomness, match=r"LateAndLockedAgent has drawn .* use PerAgentProcessWrapper"):
+        drawn(LateAndLocked, "thread")
+
+
+def test_a_batch_of_one_after_another_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    with WrappedMultiAgentPolicy(Wanderers(INTERFACE), "batch") as wrapped:
+        episode(wrapped, mission(5))
+        assert "nothing is batched" not in caplog.text
+    with WrappedMultiAgentPolicy(Wanderers(INTERFACE), "batch") as wrapped:
+        episode(wrapped, mission(5), keys=[0, 1, 2, 3])
+    assert caplog.text.count("agents 0, 1, 2, 3 are stepped one by one, so nothing is batched") == 1
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------------
@@ -603,50 +645,3 @@ def test_what_makes_no_sense_is_told() -> None:
 
 def test_both_names_of_the_process_wrapper_are_one() -> None:
     assert PerAgentProcessWrapper is PerAgentSubprocessWrapper
-
-
-# -- what is shared ----------------------------------------------------------------------------------------
-
-
-class Holds:
-    """A policy that holds something."""
-
-    def __init__(self, **held: Any) -> None:
-        vars(self).update(held)
-
-
-def members(*policies: Any) -> list[list[int]]:
-    return [part.members for part in parts(policies)]
-
-
-def test_a_mutable_object_that_two_policies_reach_joins_them() -> None:
-    board: dict[str, int] = {}
-    rng = random.Random(0)
-    lock = threading.Lock()
-    assert members(Holds(a=board), Holds(b=[(board,)])) == [[0, 1]]
-    assert members(Holds(a=board), Holds(a={}), Holds(c=(rng, board))) == [[0, 2], [1]]
-    assert members(Holds(a=board), Holds(b=rng), Holds(c=(rng, board))) == [[0, 1, 2]]
-    assert members(Holds(a=lambda: board), Holds(b=board)) == [[0, 1]]
-    assert members(Holds(a=board.get), Holds(b=board)) == [[0, 1]]
-    assert members(Holds(a=lock), Holds(b=Holds(c=lock))) == [[0, 1]]  # though it cannot be pickled
-    assert members(Holds(a=lock, b=board), Holds(b=board)) == [[0, 1]]
-    assert parts([Holds(a=board), Holds(a=board)])[0].shared == "dict"
-
-
-def test_what_cannot_change_joins_no_policies() -> None:
-    names = ("north", b"south", 3, 4.5, frozenset([1]), None, ...)
-    log = logging.getLogger("some")
-    import torch
-
-    shared = {"a": names, "b": Holds, "c": seen_in, "d": logging, "e": log, "f": torch.device("cpu"), "g": Path("x")}
-    shared |= {"h": INTERFACE, "i": INTERFACE.obs_features, "j": INTERFACE.obs_features[0]}
-    first, second = Holds(policy_env_info=INTERFACE, **shared), Holds(policy_env_info=INTERFACE, **shared)
-    assert members(first, second) == [[0], [1]]
-
-
-def test_policies_that_cannot_be_read_live_together() -> None:
-    deep: list[Any] = []
-    for _ in range(100_000):
-        deep = [deep]
-    deeper: list[Any] = [copy.copy(deep)]
-    assert members(Holds(a=deep), Holds(b=1), Holds(a=deeper)) == [[0, 2], [1]]

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -368,6 +369,34 @@ def test_members_move_with_their_state(backend: str, member: type) -> None:
         assert paceline.digest(job(pool, True)) == paceline.digest(job(still, False))
 
 
+def test_members_are_replaced_in_the_workers_that_there_are(backend: str) -> None:
+    """As new: their streams, their ports and their journals begin; workers that have members stay."""
+
+    def job(pool: Pool) -> list:
+        port = pool.port("step_row", {"move": ((), np.float64)}, {"total": ((), np.float64)})
+        port.inputs["move"][:] = 2.0
+        rounds = []
+        for _ in range(4):
+            port.post()
+            port.wait()
+            rounds.append(port.outputs["total"].copy())
+        return [*rounds, pool.call("step", dict.fromkeys(range(len(pool)), (1.0,)))]
+
+    def recipes(after: int) -> dict[str, Any]:
+        return {"factories": [partial(LateDrawer, after), partial(LateDrawer, 99)], "keys": [("a", after), "b"]}
+
+    with Pool((), backend=backend, workers=2, draw_alone=True) as pool:
+        pids = set()
+        for after in (2, 3, 2):
+            pool.refill(**recipes(after))
+            with Pool(**recipes(after)) as alone:
+                assert paceline.digest(job(pool)) == paceline.digest(job(alone))
+            pids.add(tuple(sorted(worker.pid for worker in pool.workers)))
+            pool.refill()
+            assert len(pool) == 0
+        assert len(pids) == 1
+
+
 def test_pool_moves_to_another_backend(backend: str) -> None:
     with Pool(walkers(3)) as pool, Pool(walkers(3)) as still:
         for turn in range(3):
@@ -379,15 +408,15 @@ def test_pool_moves_to_another_backend(backend: str) -> None:
 
 
 def test_late_drawers_are_isolated_and_replayed(backend: str) -> None:
-    def job(backend: str) -> list:
-        with Pool([partial(LateDrawer, after) for after in (2, 5, 99)], backend=backend, workers=2) as pool:
+    def job(backend: str, draw_alone: bool = True) -> list:
+        factories = [partial(LateDrawer, after) for after in (2, 5, 99)]
+        with Pool(factories, backend=backend, workers=2, draw_alone=draw_alone) as pool:
             return [pool.call("step", dict.fromkeys(range(3), (1.0,))) for _ in range(8)]
 
+    assert paceline.digest(job(backend)) == paceline.digest(job("inline"))
     if backend == "thread":
         with pytest.raises(paceline.SharedRandomness, match="in flight on threads"):
-            job(backend)
-    else:
-        assert paceline.digest(job(backend)) == paceline.digest(job("inline"))
+            job(backend, draw_alone=False)
 
 
 def test_posts_after_a_late_draw_keep_their_order(backend: str) -> None:

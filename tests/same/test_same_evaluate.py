@@ -120,15 +120,14 @@ def test_policies_keep_their_state(policy: type) -> None:
 
 @pytest.mark.parametrize("policy", [Dice, LateDice])
 def test_policies_that_draw_from_the_process(policy: type) -> None:
-    places = [(0, "off"), (0, "process"), (2, "off"), (0, "batch"), (0, "gpu")]
+    places = [(0, "off"), (0, "process"), (0, "thread"), (2, "off"), (0, "batch"), (0, "gpu")]
     assert len({small(policy, plan, agents).digest for plan, agents in places}) == 1
 
 
 @pytest.mark.parametrize("policy", [Dice, LateDice])
-def test_on_threads_such_draws_are_a_named_error(policy: type) -> None:
-    report = small(policy, agents="thread")
-    kinds = {(episode.failure.kind, episode.failure.policy) for episode in report.episodes if episode.failure}
-    assert kinds == {("SharedRandomness", policy.__name__)}
+def test_in_episodes_on_threads_such_draws_are_a_named_error(policy: type) -> None:
+    report = small(policy, "thread", "thread")
+    assert {episode.failure.kind for episode in report.episodes if episode.failure} == {"SharedRandomness"}
     assert len(report.failures) == len(report.episodes)
     assert "use processes" in report.failures[0].failure.message  # type: ignore[union-attr]
 

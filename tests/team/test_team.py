@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections import Counter as Tally
 from collections.abc import Iterator
 from functools import partial
@@ -512,3 +514,26 @@ def test_auto_begins_where_it_ended_with_as_many_threads(monkeypatch: pytest.Mon
     assert (learned.backend, learned.workers, learned.threads) == ("process", 2, 2)
     assert lessons[kind].threads == 2
     assert places(workers=1).workers == 1
+
+
+def test_who_cannot_be_asked_again_is_not_taken_for_who_draws() -> None:
+    """On threads, where an agent that draws beside others is asked again, and so are these."""
+
+    class Draws(NoSeat):
+        def act(self, obs: Any) -> int:
+            return random.randrange(2)
+
+    class Once(NoSeat):
+        deterministic = False
+
+        def act(self, obs: Any) -> int:
+            time.sleep(0.01)
+            return 1
+
+    seats = [Seat(f"agent_{n}", n, FOUR.observation_space, FOUR.action_space, "mission") for n in range(4)]
+    seen = {seat.agent: np.zeros(2, np.float32) for seat in seats}
+    setting = Setting(agents="thread")
+    players = [Player("draws", Draws), Player("once", Once)]
+    with Team.seated(seats, players, [0, 1, 0, 1], setting, ("mission", 0)) as team:
+        for _ in range(5):
+            assert team.act(seen).keys() == seen.keys()

@@ -100,17 +100,17 @@ def policy_kind(mission: Mission) -> str:
 def policy_factory(given: Any, mission: Mission) -> Any:
     """The factory that a caller means on a mission.
 
-    Models of Stable-Baselines3 and torch modules are copied and adapted; policy classes of mettagrid play its missions
-    as they are.
+    Models of Stable-Baselines3 and torch modules are copied and adapted; policies of mettagrid, and their classes, play
+    its missions as they are.
     """
     if sb3.is_model(given):
         return sb3.Held(given)
     if torch_module.is_module(given):
         return partial(Module, make=given if isinstance(given, type) else torch_module.Held(given))
-    if isinstance(given, type) and _is_mettagrids(mission):
+    if _is_mettagrids(mission):
         from paceline.adapters.mettagrid import policies, specs
 
-        if policies.is_policy(given):
+        if policies.is_policy(given) or policies.is_live_policy(given):
             return specs.Wanted({}).cogs(given)
     return given
 
@@ -170,7 +170,7 @@ def _theirs(name: str, options: dict[str, Any], keywords: dict[str, Any], spec: 
     wanted = specs.Wanted(
         keywords,
         option_file("data", options, spec) if "data" in options else None,
-        _flag("together", options, True, spec),
+        _flag("together", options, False, spec) if "together" in options else None,
         _flag("batch", options, False, spec),
     )
     if name.startswith(_CLASS):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Protocol
@@ -40,7 +40,8 @@ class Gone(Exception):
 class Settings:
     """What every worker of a pool is started with."""
 
-    seed: int = 0
+    seed: int | Mapping[str, int] = 0
+    """Root of the streams of members; or one for each process-wide generator, by its name."""
     traced: bool = False
     max_message: int = MAX_MESSAGE
     beside_threads: bool = False
@@ -49,6 +50,10 @@ class Settings:
     """How many rows of a port a worker that is a process runs at once."""
     may_leave: bool = False
     """Whether members that may not be run on a thread are taken away from it: under auto."""
+    draw_alone: bool = False
+    """Whether members on threads that draw from process-wide generators take turns; otherwise to draw is an error."""
+    alone_first: bool = False
+    """Whether each of their methods runs alone until it has been seen not to draw."""
     data_only: bool = False
     """Whether workers are trusted with data only: then nothing that comes back from one is unpickled."""
     budget: Budget = field(default_factory=Budget.of_machine)

@@ -24,7 +24,7 @@ from paceline.engine.hearing import Hearing
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.engine.isolation import on_a_worker_thread
 from paceline.engine.mapped import Mapped
-from paceline.engine.moving import Moving, Spreading, spread
+from paceline.engine.moving import GRACE, Moving, Spreading, spread
 from paceline.engine.one_thread import in_use
 from paceline.engine.recovery import WORK, Recovery
 from paceline.engine.roster import HERE, Event, Member, Slot
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from paceline.engine.pilot import Pilot
     from paceline.engine.port import Port
 
-_GRACE = 2.0
 _QUIET = ("moved", "isolated", "spread", "interrupted")  # nothing is lost by these
 
 _log = logging.getLogger("paceline")
@@ -101,6 +100,15 @@ class Crew:
         self.slots = {HERE: Slot(HERE, find("inline"))}
         self.backend = find(backend)
         self.slots.update({number: Slot(number, self.backend) for number in range(workers)})
+
+    def take_in(self, members: list[Member]) -> None:
+        """Others take the place of the members, who have left."""
+        with UNINTERRUPTED:
+            self.members, self.events, self.last_port = members, [], None
+            self.epoch += 1
+            self.stirs += 1
+            for slot in self.slots.values():
+                slot.replay, slot.doing = 0.0, ""
 
     def start(self, slots: Iterable[Slot]) -> None:
         """Starts the workers of these slots, all at once."""
@@ -297,7 +305,7 @@ def _vacated(slot: Slot) -> tuple[Any, float]:
     worker, slot.worker = slot.worker, None
     slot.queue.clear()
     slot.inflight.clear()
-    return worker, 0.0 if working else _GRACE
+    return worker, 0.0 if working else GRACE
 
 
 def _told_to_leave(worker: Any, grace: float) -> tuple[Any, float]:

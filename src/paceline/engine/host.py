@@ -21,7 +21,7 @@ from paceline.engine.crowd import Crowd
 from paceline.engine.echo import SMALL, echo_of
 from paceline.engine.generators import GENERATORS
 from paceline.engine.interrupts import UNINTERRUPTED, was_pressed
-from paceline.engine.isolation import Refusing, Shared, Stale, Streams, Swapping
+from paceline.engine.isolation import Refusing, Root, Shared, Stale, Streams, Swapping
 from paceline.engine.journal import Base
 from paceline.engine.mapping import HostedFunction
 from paceline.engine.ordinary import allows_ordinary_calls, make_ordinary_calls
@@ -62,7 +62,7 @@ class Host:
     def __init__(
         self,
         *,
-        seed: int = 0,
+        seed: Root = 0,
         traced: bool = False,
         here: bool = False,
         interruptible: bool = False,
@@ -135,6 +135,7 @@ class Host:
         self.begin(index)
         self._on_drop([index])  # one that is built again: what it holds (a port, a simulator) can be held only once
         seat = self.seats[index] = Seat(index, Streams(self.seed, key, isolated=isolated), deterministic)
+        seat.streams.repeatable = deterministic
         start = perf_counter()
         known = len(GENERATORS.known())
         try:

@@ -6,13 +6,13 @@ member that touches one after all is *stale*: it drew from the wrong stream, so 
 replayed with swapping on, and the call is made again.
 
     Swapping   one caller at a time (inline, process, ray): swap or watch, as above
-    Refusing   many at once (threads): a touch cannot be pinned to one member, so it is an error
+    Refusing   many at once (threads): a touch cannot be pinned to one member, so it is an error; or they take turns
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from functools import partial
 from typing import Any
@@ -33,30 +33,47 @@ class Shared(Exception):
     raises that by itself, because it has a pool of its own, has merely raised."""
 
 
+Root = int | Mapping[str, int]
+"""What streams follow from, beside their key: one number, or one for each generator by its name."""
+
+
+def fresh_streams(root: Root, key: Key) -> dict[str, Any]:
+    """The states of newly seeded streams of all generators that are here."""
+    if not isinstance(root, Mapping):
+        return GENERATORS.fresh(_words(root, key))
+    known = GENERATORS.known()
+    return {name: generator.fresh(_words(root.get(name, 0), key)) for name, generator in known.items()}
+
+
+def _words(root: int, key: Key) -> list[int]:
+    return [int(word) for word in sequence(root, "streams", key).generate_state(4)]
+
+
 class Streams:
     """One member's streams of the process-wide generators."""
 
-    __slots__ = ("context", "entropy", "isolated", "on_trial", "quiet", "states", "thread")
+    __slots__ = ("_key", "_seed", "context", "isolated", "on_trial", "quiet", "repeatable", "states", "thread")
 
-    def __init__(self, seed: int, key: Key, *, isolated: bool) -> None:
-        self.entropy = [int(word) for word in sequence(seed, "streams", key).generate_state(4)]
-        self.states: dict[str, Any] = GENERATORS.fresh(self.entropy)
+    def __init__(self, seed: Root, key: Key, *, isolated: bool) -> None:
+        self._seed, self._key = seed, key
+        self.states: dict[str, Any] = fresh_streams(seed, key)
         self.isolated = isolated  # swapped in every call from now on
         self.on_trial = False  # rebuilt because somebody of its group drew: the next call shows whether it was this one
         self.quiet: set[str] = set()  # methods that have run without a touch
+        self.repeatable = True  # its member can be rebuilt, and asked again
         self.thread = -1  # of its host's crowd, if it is a member there, and
         self.context = Context()  # what its code finds set there: NumPy's errors, decimal's precision …
 
     def begin(self) -> dict[str, Any]:
         """The states to swap in; torch may have been imported since they were made."""
         if len(GENERATORS.known()) > len(self.states):
-            self.states = {**GENERATORS.fresh(self.entropy), **self.states}
+            self.states = {**fresh_streams(self._seed, self._key), **self.states}
         return self.states
 
     def acquit(self) -> None:
         """It did not draw when it mattered; unless it has ever drawn, watching it is enough again."""
         self.on_trial = False
-        self.isolated = self.states != GENERATORS.fresh(self.entropy)
+        self.isolated = self.states != fresh_streams(self._seed, self._key)
 
     def drawn(self) -> dict[str, Any] | None:
         """What a rebuild needs of the streams: nothing if the member has never drawn."""
@@ -65,6 +82,9 @@ class Streams:
 
 class Swapping:
     """For hosts that run one call at a time, but for rows of members that are known not to draw."""
+
+    groups_rows = True
+    """Whether rows of members that are known not to draw are run in groups, with one look after each group."""
 
     def __init__(self, alone: bool = False, interruptible: bool = False, crowd: Crowd | None = None) -> None:
         self._crowd = crowd
@@ -176,6 +196,8 @@ class Swapping:
 class Refusing:
     """For hosts on threads."""
 
+    groups_rows = False
+
     def __init__(self, interruptible: bool = False) -> None:
         self._interruptible = interruptible
 
@@ -220,7 +242,7 @@ class Refusing:
         return (
             f"{names} was drawn from or set while these members were in flight on threads: {members}. "
             "Draws on threads cannot be told apart, so they would not be reproducible. Give each member a generator "
-            "of its own (numpy.random.default_rng), or use processes: plan='process'"
+            "of its own (numpy.random.default_rng), or use processes"
         )
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from paceline.engine.crew import Crew
 
 
+GRACE = 2.0
+"""Seconds that members of a worker may take to close where they are not to live on."""
+
 Spreading = Callable[[int, int, int], list[int]]
 """Slots of the members, from (members, workers, how many the caller's process keeps)."""
 
@@ -52,7 +55,7 @@ class Moving:
             for member in moving:  # who cannot travel must not have left
                 member.recipe(slots[placed[member.index]].worker.in_process)
             self._shorten(moving)
-            self._leave(moving)
+            self._leave(moving, self._crew.limit)
         except BaseException:
             self._stay(moving, slots)
             raise
@@ -100,6 +103,10 @@ class Moving:
                     crew.slots[member.slot].suspect = crew.suspicious = True
             crew.close_slots(slot for slot in slots.values() if slot not in crew.slots.values())
 
+    def take_leave(self) -> None:
+        """Members close, and are not built again. They may take as long as where their pool is closed."""
+        self._leave(self._crew.members, GRACE)
+
     def relocate(self, backend: str, workers: int, *, own: int = 0, threads: int = 1) -> None:
         """Moves everybody: to so many workers of a backend (`own` members: here), or all here."""
         here = backend == "inline"
@@ -134,13 +141,13 @@ class Moving:
             self._crew.sending.submit(self._crew.slots[member.slot], request)
         handle.finish()
 
-    def _leave(self, members: list[Member]) -> None:
+    def _leave(self, members: list[Member], deadline: float | None) -> None:
         """Members close where they are before they are built elsewhere; what they hold can be held only once."""
         for member in members:
             slot = self._crew.slots[member.slot]
             if slot.worker is not None:
                 member.leaving = True
-                self._crew.sending.submit(slot, Request("drop", {member.index: None}, deadline=self._crew.limit))
+                self._crew.sending.submit(slot, Request("drop", {member.index: None}, deadline=deadline))
         while self._crew.busy:
             self._crew.hearing.pump(None)
 

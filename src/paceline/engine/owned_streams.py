@@ -18,8 +18,9 @@ import numpy as np
 
 from paceline.engine.generators import GENERATORS
 from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.isolation import fresh_streams
 from paceline.errors import SharedRandomness
-from paceline.seeds import Key, sequence
+from paceline.seeds import Key
 
 
 def seeds_from_caller() -> dict[str, int]:
@@ -125,10 +126,8 @@ class OwnedStreams:
     def _begun(self, owner: Key) -> dict[str, Any]:
         """The states of an owner; torch may have been imported since they were made."""
         mine = self._states.setdefault(owner, {})
-        for name in GENERATORS.known():
-            if name not in mine:
-                root = sequence(self._seeds.get(name, 0), "streams", owner).generate_state(4)
-                mine[name] = GENERATORS.fresh([int(word) for word in root])[name]
+        if len(mine) < len(GENERATORS.known()):
+            self._states[owner] = mine = {**fresh_streams(self._seeds, owner), **mine}
         return dict(mine)
 
     def _keep(self) -> None:

@@ -70,7 +70,7 @@ class Pool:
             the first calls here, then choose (`plan` says what and why).
         workers: How many workers share the members; 0 means here, in the caller's process; None: as many as the
             budget has CPU slots.
-        seed: Root of every member's own random streams.
+        seed: Root of every member's own random streams; or one for each process-wide generator, by its name.
         keys: Who the members are (ints, strings, tuples of them); by default their numbers. Streams follow keys.
         placement: Worker number per member (`HERE`, -1, is the caller's process); by default as `spreading` says.
         spreading: Gives a placement for (members, workers, how many the caller keeps); by default blocks of equal size.
@@ -93,6 +93,10 @@ class Pool:
             wait. Rows of members that draw from process-wide generators are still run one by one.
         beside_threads: Whether members here run while threads of another pool run its members: then process-wide
             generators are not swapped for them, which the threads would notice, and to draw is an error.
+        draw_alone: On threads: members that are seen to draw from process-wide generators are run one at a time, each
+            with streams of its own; otherwise to draw there is an error.
+        alone_first: Besides, each method of a member runs alone until it has been seen not to draw: where what ran
+            beside others cannot be run again.
         trace: Records where the time goes.
     """
 
@@ -102,7 +106,7 @@ class Pool:
         *,
         backend: str = "inline",
         workers: int | None = 1,
-        seed: int = 0,
+        seed: int | Mapping[str, int] = 0,
         keys: Sequence[Key] | None = None,
         placement: Sequence[int] | None = None,
         spreading: Spreading = spread,
@@ -117,6 +121,8 @@ class Pool:
         trust: str = "all",
         threads: int = 1,
         beside_threads: bool = False,
+        draw_alone: bool = False,
+        alone_first: bool = False,
         trace: Trace | None = None,
     ) -> None:
         members = make_members(list(factories), keys, deterministic)
@@ -137,6 +143,8 @@ class Pool:
                 trace is not None,
                 max_message,
                 beside_threads=beside_threads,
+                draw_alone=draw_alone and not auto,
+                alone_first=alone_first or not all(member.deterministic for member in members),
                 threads=threads,
                 may_leave=auto,
                 data_only=trust == "data",
@@ -445,6 +453,37 @@ class Pool:
         target = dict(placement) if isinstance(placement, Mapping) else dict(enumerate(placement))
         self._drain()
         crew.moving.move(target, backend=backend, workers=workers)
+
+    @one_thread
+    def refill(
+        self,
+        factories: Iterable[Callable[[], Any]] = (),
+        *,
+        keys: Sequence[Key] | None = None,
+        deterministic: bool | Sequence[bool] = True,
+        failed_builds: str = "raise",
+    ) -> None:
+        """Ends all members and builds others in their place, as in a new pool, but in the workers that there are.
+
+        Ports end with their members; a named backend only.
+
+        Args:
+            factories: As for `Pool`; none: workers wait for the next.
+            keys: As for `Pool`.
+            deterministic: As for `Pool`.
+            failed_builds: As for `Pool`.
+        """
+        crew = self._open()
+        if crew.pilot is not None:
+            raise BadInput("members of a pool under auto cannot be replaced: name a backend")
+        members = make_members(list(factories), keys, deterministic)
+        for port in list(crew.ports.values()):
+            port.close()
+        self._drain()
+        crew.moving.take_leave()
+        crew.take_in(members)
+        self._place(None, min(len(crew.slots) - 1, len(members)))
+        self._build(failed_builds)
 
     @one_thread
     def snapshot(self) -> None:

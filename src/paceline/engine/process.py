@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from time import perf_counter
 from typing import Any
@@ -232,7 +232,7 @@ def _ending(code: int | None) -> str:
 def _config(number: int, settings: Settings) -> dict[str, Any]:
     return {
         "number": number,
-        "seed": int(settings.seed),
+        "seed": dict(settings.seed) if isinstance(settings.seed, Mapping) else int(settings.seed),
         "traced": settings.traced,
         "max_message": settings.max_message,
         "threads": settings.threads,

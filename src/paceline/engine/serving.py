@@ -304,6 +304,7 @@ class BoundPort:
         if host.retired:
             return
         untraced = not host.traced or host.crowd is not None  # a group's items have no spans of their own
+        untraced = untraced and host.isolation.groups_rows
         self._note(item, quiet=method in seat.streams.quiet and not seat.streams.isolated and untraced)
         publish()
         if result is None:

@@ -1,6 +1,7 @@
 """A Host in a thread of the caller's process: for members that wait, or that release the GIL.
 
-Process-wide random generators cannot be kept apart here, so a member that touches one gets `SharedRandomness`.
+Process-wide random generators cannot be kept apart here, so a member that touches one gets `SharedRandomness`; where
+the pool says so, members that do take turns instead.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from functools import partial
 from typing import Any
 
 from paceline.engine.backend import Reply, Request, Settings
 from paceline.engine.host import Host
-from paceline.engine.isolation import BUILDING, IN_FLIGHT, Refusing
+from paceline.engine.isolation import BUILDING, IN_FLIGHT, Refusing, on_a_worker_thread
 from paceline.engine.torch_import import TORCH_IMPORT
+from paceline.engine.turns import ROOM, Turns
 
 _RING: Request = ("ring",)  # known by its identity
 
@@ -45,11 +47,13 @@ class ThreadWorker:
         self._callers_threads = 0  # of torch's
         self._until: Callable[[], bool] | None = None  # who listens wants to be woken when this holds
         self.knocked = False
+        # A pool within a call of a member on a thread must not wait for others: that call is one of them.
+        self._turns = settings.draw_alone and not on_a_worker_thread()
         self._host = Host(
             seed=settings.seed,
             traced=settings.traced,
             here=True,
-            isolation=Refusing(),
+            isolation=Turns(settings.alone_first) if self._turns else Refusing(),
             max_message=settings.max_message,
             may_leave=settings.may_leave,
             mark=self._mark,
@@ -115,13 +119,22 @@ class ThreadWorker:
             if request is _RING:
                 self._serve()
                 continue
-            with BUILDING if request[0] == "build" else nullcontext(), TORCH_IMPORT.held(self._callers_threads):
+            with TORCH_IMPORT.held(self._callers_threads), self._building(request):
                 reply = self._host.handle(request)
             IN_FLIGHT.pop(threading.get_ident(), None)
             self._outbox.append(("reply", reply))
             with _something_done:
                 _something_done.notify_all()
         self._host.store.close()  # if it was given up, it has not been told to close
+
+    @contextmanager
+    def _building(self, request: Request) -> Iterator[None]:
+        """While members are built: says so to the threads beside this one, and lets members that draw be built alone."""
+        if request[0] != "build":
+            yield
+            return
+        with ROOM.alone() if self._turns else nullcontext(), BUILDING:
+            yield
 
     def _serve(self) -> None:
         """Runs rows. The thread itself looks whether the caller has enough: to wake it for each would take longer."""

@@ -185,7 +185,7 @@ class Evaluation:
         self._here = apart(self.plan, run.seed)  # what lives here between episodes, from the survey on
         found = self._surveyed(goes)
         self.seats: list[list[Seat]] = [seats for seats, _ in found]
-        self.run = self.run.with_acts([acts for _, acts in found])
+        self.run = self.run.with_found([each for _, each in found])
         self._mention_the_seatless()
         self._mention_the_uncopied()
 

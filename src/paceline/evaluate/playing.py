@@ -20,7 +20,7 @@ from paceline.rollout import Rollout, play
 from paceline.schedule import Impatient, Note, Patience, TooLong, in_words
 from paceline.seeds import digest
 from paceline.spaces import noop_of
-from paceline.team import Mishap, Team, closing_mark, first_episodes, last_words, plainly_acts
+from paceline.team import Mishap, Player, Team, closing_mark, first_episodes, last_words, plainly_acts, with_parts
 from paceline.team import understood as understood_player
 from paceline.types import Episode, Failure, Mission, Seat
 
@@ -143,8 +143,10 @@ def apart(plan: Plan, seed: int = 0) -> Pool:
 
 
 _NO_EPISODE = -1
-Surveyed = tuple[list[Seat], list[bool | None]]
-"""The seats of a mission, and how its players are understood; see `Player.acts`."""
+Found = tuple[bool | None, list[tuple[list[int], str]] | None]
+"""What is found of a player, as plain data: see `Player.acts` and `Player.parts`."""
+Surveyed = tuple[list[Seat], list[Found]]
+"""The seats of a mission, and what is found of its players."""
 
 
 def understood(run: Run) -> Run:
@@ -153,7 +155,7 @@ def understood(run: Run) -> Run:
     if all(plainly_acts(player) is not None for cast in casts for player in cast):
         return run
     with apart(Plan(), run.seed) as pool:
-        return run.with_acts([acts for _, acts in survey(run, pool)])
+        return run.with_found([found for _, found in survey(run, pool)])
 
 
 def survey(run: Run, pool: Pool, spaces: bool = True, deadline: float = math.inf) -> list[Surveyed]:
@@ -166,7 +168,7 @@ def survey(run: Run, pool: Pool, spaces: bool = True, deadline: float = math.inf
         deadline: Seconds that it may take to build those of a mission; only a worker can be ended.
 
     Returns:
-        The seats of each mission, and how its players are understood.
+        The seats of each mission, and what is found of its players.
 
     Raises:
         BadInput: a mission or a policy cannot be built; says which, and why.
@@ -188,8 +190,8 @@ def survey(run: Run, pool: Pool, spaces: bool = True, deadline: float = math.inf
 
 
 def _seats_as_data(run: Run, number: int) -> Surveyed:
-    seats, acts = _seats(run, number)
-    return [replace(seat, observation_space=None, action_space=None) for seat in seats], acts
+    seats, found = _seats(run, number)
+    return [replace(seat, observation_space=None, action_space=None) for seat in seats], found
 
 
 def _seats(run: Run, number: int) -> Surveyed:
@@ -203,16 +205,23 @@ def _seats(run: Run, number: int) -> Surveyed:
         _closed_after_a_look(run, mission.name, rollout)
     if not seats:
         raise BadInput(f"mission {mission.name!r} has no seats: nobody can play it")
-    cast = run.cast(number)
-    acts = [player.acts for player in cast]
+    cast = list(run.cast(number))
     for who, index in enumerate(first_episodes(cast, len(seats))):
         if index is not None and index < run.episodes:
             seating = run.seating(Job(number, index), len(seats))
             player, seat = cast[who], seats[seating.index(who) if who in seating else 0]
             what = f"policy {player.name!r} for seat {seat.agent!r} of mission {mission.name!r}"
-            acts[who] = attempt(partial(understood_player, player, seat, partial(_observed, run, number)), what).acts
+            cast[who] = attempt(partial(_looked_at, run, number, player, seat, seats), what)
     _check_noop(run, mission, seats)
-    return seats, acts
+    return seats, [_found(player) for player in cast]
+
+
+def _looked_at(run: Run, number: int, player: Player, seat: Seat, seats: list[Seat]) -> Player:
+    return with_parts(understood_player(player, seat, partial(_observed, run, number)), seats)
+
+
+def _found(player: Player) -> Found:
+    return player.acts, None if player.parts is None else [(list(part), shared) for part, shared in player.parts]
 
 
 def _observed(run: Run, number: int, seat: Seat) -> tuple[Seat, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 from paceline.errors import BadInput
 from paceline.fingerprint import Fingerprint, fingerprint, options_text
@@ -144,11 +145,11 @@ class Run:
         """The same run, with a directory in which policies write down who is being asked."""
         return replace(self, setting=replace(self.setting, blackbox=directory))
 
-    def with_acts(self, acts: Sequence[Sequence[bool | None]]) -> Run:
-        """The same run, with how the players of each mission's cast are understood; see `Player.acts`."""
+    def with_found(self, found: Sequence[Sequence[Any]]) -> Run:
+        """The same run, with what the survey has found of the players of each mission's cast."""
         casts = [
-            tuple(replace(player, acts=each) for player, each in zip(self.cast(number), found, strict=True))
-            for number, found in enumerate(acts)
+            tuple(_as_found(player, *each) for player, each in zip(self.cast(number), mine, strict=True))
+            for number, mine in enumerate(found)
         ]
         return replace(self, casts=tuple(casts))
 
@@ -184,6 +185,14 @@ class Run:
     def missions_made_of(self) -> dict[str, Fingerprint]:
         """What its missions are made of, by their names."""
         return {owner_of(m.name): fingerprint(partial(m.make, **m.options)) for m in self.missions}
+
+
+def _as_found(player: Player, acts: bool | None, parts: Sequence[tuple[Sequence[int], str]] | None) -> Player:
+    if parts is None:
+        return replace(player, acts=acts)
+    from paceline.team.sharing import Part  # here, because it needs cloudpickle
+
+    return replace(player, acts=acts, parts=tuple(Part(tuple(members), shared) for members, shared in parts))
 
 
 def owner_of(mission: str) -> str:

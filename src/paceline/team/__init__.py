@@ -3,7 +3,8 @@
     seats ── assign ──► Players ── minds ──► Pools, one per mode: here, threads, processes …
     observations ──► rows in shared memory, or messages ──► Mind.act ──► actions, in seat order
 
-A `Player` is a policy as a job knows it, a `Mind` that policy at its seat or seats; `modes` says where minds can live.
+A `Player` is a policy as a job knows it, a `Mind` that policy at its seat or seats; `modes` says where minds can live,
+`sharing` which policies live together.
 """
 
 from paceline.team.batches import Batch
@@ -13,7 +14,16 @@ from paceline.team.chairs import Chair
 from paceline.team.local import LocalTeam
 from paceline.team.minds import Builder, cannot_be_copied
 from paceline.team.modes import MODES, Mode
-from paceline.team.players import Player, assign, counts, first_episodes, is_policy, most_counts, plainly_acts
+from paceline.team.players import (
+    Player,
+    assign,
+    counts,
+    first_episodes,
+    is_policy,
+    most_counts,
+    plainly_acts,
+    with_parts,
+)
 from paceline.team.team import Mishap, Setting, Team
 
 __all__ = [
@@ -37,4 +47,5 @@ __all__ = [
     "most_counts",
     "plainly_acts",
     "understood",
+    "with_parts",
 ]

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from paceline.engine import Published, StoreKey, put_back, take
+from paceline.engine import OwnStreams, Published, StoreKey, put_back, take
 from paceline.errors import BadInput, brief
 from paceline.seeds import Key, seed_of
 from paceline.spaces import Array, bounds_of, checked, get_observation, noop_of, put_action, shape_of, usual_action
@@ -70,7 +70,7 @@ Outcome = tuple[float, bool, bool, Any]
 """Reward, terminated, truncated, and the final observation if the agent's episode ended."""
 
 
-class Mind:
+class Mind(OwnStreams):
     """A policy, or several that stay together, at one or more chairs."""
 
     def __init__(self, recipe: Recipe) -> None:
@@ -237,6 +237,10 @@ class Mind:
             figures[name] = dict(self._policies[place].learn(window))
         self._inhand[0] = 0
         return figures
+
+    def draws(self) -> bool:
+        """Whether it has ever drawn from a process-wide generator; to be called as a read."""
+        return self.streams() is not None
 
     def in_hand(self) -> Hashable:
         """Which chair it was answering for: asked after a failure."""

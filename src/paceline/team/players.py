@@ -10,15 +10,18 @@ import math
 import random
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from paceline.errors import BadInput
 from paceline.seeds import sequence
-from paceline.types import recipe_digest
+from paceline.types import Seat, recipe_digest
+
+if TYPE_CHECKING:
+    from paceline.team.sharing import Part
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Player:
         weights: A version and what its policies' `load(version, weights)` is given before they play, which may be
             `Published`; None: nothing.
         acts: Whether `factory` is a policy itself; None: the job finds out, see `callables`.
+        parts: Which seats, by number, share state, and what; None: nothing says so but what the factory declares.
     """
 
     name: str
@@ -42,6 +46,7 @@ class Player:
     agents: str | None = None
     weights: tuple[int, Any] | None = None
     acts: bool | None = None
+    parts: tuple[Part, ...] | None = None
 
     @cached_property
     def recipe(self) -> str | None:
@@ -49,8 +54,8 @@ class Player:
         return recipe_digest(self.factory)
 
     def declares(self, name: str, default: Any = None) -> Any:
-        """What the factory says of its policies: `act_batch`, `together`, `deterministic`, `reuse`, `begin`, `learn`,
-        `tell`, `tell_rows`. Wrapped ones count too."""
+        """What the factory says of its policies: `act_batch`, `together`, `find_parts`, `deterministic`, `reuse`,
+        `begin`, `learn`, `tell`, `tell_rows`. Wrapped ones count too."""
         factory: Any = self.factory
         while factory is not None:
             if hasattr(factory, name):
@@ -67,6 +72,13 @@ class Player:
 def is_policy(thing: Any) -> bool:
     """Whether it could answer observations: by `act`, by `act_batch`, or when it is called."""
     return callable(thing) or callable(getattr(thing, "act", None)) or callable(getattr(thing, "act_batch", None))
+
+
+def with_parts(player: Player, seats: Sequence[Seat]) -> Player:
+    """The player with `parts` found, where its factory can find them: once, before anything is played, because random
+    streams follow from them."""
+    find = player.declares("find_parts")
+    return player if find is None else replace(player, parts=tuple(find(seats)))
 
 
 def plainly_acts(player: Player) -> bool | None:

@@ -6,12 +6,13 @@ chairs ── recipes ──► one Pool per mode ──► a port per kind of r
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from paceline.engine import Plan, Pool, Port, Trace
+from paceline.engine import Plan, Pool, Port, StoreKey, Trace, put_back, take
 from paceline.errors import CallTimeout, NotSendable, WorkerLost
 from paceline.spaces import Shape, get_action, put_observation, shape_of
 from paceline.team import modes
@@ -75,6 +76,7 @@ class Team:
 
     def __init__(self, chairs: Sequence[Chair], setting: Setting, trace: Trace | None = None) -> None:
         self._stack = ExitStack()
+        self._sound = True
         self._trace = trace
         self._notes: list[tuple[str, str]] = []
         self.late: dict[Hashable, int] = {}
@@ -128,15 +130,27 @@ class Team:
 
     def ask(self, observations: Mapping[Any, Any]) -> tuple[dict[Any, Any], list[Mishap]]:
         """The same, but failures are given, not raised: those who have answered have answered."""
-        for home in self._homes:
-            home.post(observations)
         answers: dict[Hashable, Any] = {}
         mishaps: list[Mishap] = []
         if self.extras:
             self.extras = {}
-        for home in self._homes:
+        under_way = []
+        for home in self._in_turn():
+            home.post(observations)
+            if len(self._homes) > 1 and home.pool.place == "inline":
+                mishaps += home.collect(answers, self.late, self.extras)
+            else:
+                under_way.append(home)
+        for home in under_way:
             mishaps += home.collect(answers, self.late, self.extras)
         return answers, self._in_order(mishaps)
+
+    def _in_turn(self) -> list[_Home]:
+        """Minds here are asked after those elsewhere, and before threads are under way, which would see them draw from
+        the process's generators."""
+        if len(self._homes) == 1:
+            return self._homes
+        return sorted(self._homes, key=lambda home: {"inline": 1, "thread": 2}.get(home.pool.place, 0))
 
     def _in_order(self, mishaps: list[Mishap]) -> list[Mishap]:
         return sorted(mishaps, key=lambda mishap: self._order[mishap.chair.name])
@@ -192,7 +206,7 @@ class Team:
             for home in self._homes
             if home.mode == "auto" and home.decided
         ]
-        return [*self._notes, *chosen]
+        return [*self._notes, *chosen, *(note for home in self._homes for note in home.notes())]
 
     def close(self) -> None:
         """Ends every pool."""
@@ -204,7 +218,8 @@ class Team:
     def __enter__(self) -> Team:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: object, *_: object) -> None:
+        self._sound = error is None
         self.close()
 
     def _open(self, name: str, mine: list[Recipe], setting: Setting) -> _Home:
@@ -212,12 +227,14 @@ class Team:
         modes.check_deadline(name, setting.call_deadline)
         if mode.batches:
             self._mention_the_batchless(name, mine)
+        elif mode.backend not in ("inline", "auto"):
+            self._mention_the_sharing(name, mine)
         try:
             pool = self._pool(mode, mine, setting)
         except NotSendable as error:
             self._notes.append((f"unsendable {name}", f"{error}: agents={name!r} is not possible, played here instead"))
             pool = self._pool(modes.MODES["off"], mine, setting)
-        return _Home(name, self._stack.enter_context(pool), mine)
+        return _Home(name, pool, mine)
 
     def _pool(self, mode: modes.Mode, mine: list[Recipe], setting: Setting) -> Pool:
         backend, workers = mode.backend, setting.workers
@@ -225,17 +242,22 @@ class Team:
         if mode.workers:
             workers = len(mine) if mode.workers < 0 else mode.workers
         beside = backend == "auto" and (learned.backend == "thread" or learned.threads > 1)  # they wait
-        pool = Pool(
-            mine,
-            backend="process" if learned.backend == "process" and not beside else backend,
+        given: dict[str, Any] = {
+            "keys": [recipe.key for recipe in mine],
+            "deterministic": [bool(recipe.chairs[0].player.declares("deterministic", True)) for recipe in mine],
+            "failed_builds": "keep",
+        }
+        make = partial(
+            Pool,
             workers=1 if backend == "inline" else workers,
             seed=setting.seed,
-            keys=[recipe.key for recipe in mine],
-            deterministic=[bool(recipe.chairs[0].player.declares("deterministic", True)) for recipe in mine],
             deadline=setting.call_deadline or math.inf,
-            failed_builds="keep",
+            draw_alone=True,
             trace=self._trace,
         )
+        if learned.backend == "process" and not beside:
+            return self._kept(partial(make, (), backend="process"), mine, given, (setting, workers))
+        pool = self._stack.enter_context(make(mine, backend=backend, **given))
         if beside and len(mine) > 1:
             # And not for good: if somebody draws there, auto must be able to leave.
             why = "they are not deterministic, so they ask somebody else, and wait" if _oracles(mine) else _AS_BEFORE
@@ -245,6 +267,32 @@ class Team:
             else:
                 pool.begin_on("thread", len(mine), why)
         return pool
+
+    def _kept(self, make: Callable[[], Pool], mine: list[Recipe], given: dict[str, Any], how: object) -> Pool:
+        """A pool of processes, which are kept for later episodes in this worker: minds are built anew in them."""
+        key = ("agents", repr(how), self._trace is not None)
+        pool = take(key, make)
+        try:
+            pool.refill(mine, **given)
+        except BaseException:
+            pool.close()
+            raise
+        self._stack.callback(self._put_back, key, pool)
+        return pool
+
+    def _put_back(self, key: StoreKey, pool: Pool) -> None:
+        """Ends the minds; after a failure their processes too."""
+        try:
+            if self._sound:
+                pool.refill()
+        except BaseException:
+            self._sound = False
+            raise
+        finally:
+            if self._sound:
+                put_back(key, pool)
+            else:
+                pool.close()
 
     def _learned(self, mine: list[Recipe], setting: Setting) -> Plan:
         """Where auto begins: where it ended the last time with such a team, unless that should be found out anew."""
@@ -260,6 +308,19 @@ class Team:
         for policy in dict.fromkeys(recipe.chairs[0].player.name for recipe in mine if not recipe.rows):
             text = f"policy {policy!r} has no act_batch: under agents={name!r} it is asked seat by seat"
             self._notes.append((f"batchless {policy}", text))
+
+    def _mention_the_sharing(self, name: str, mine: list[Recipe]) -> None:
+        """Agents were to be asked at the same time, and some of a policy's cannot be."""
+        for recipe in mine:
+            player, seats = recipe.chairs[0].player, {chair.seat.index for chair in recipe.chairs}
+            for part in player.parts or ():
+                if part.shared and len(seats) > 1 and seats <= {*part.members}:
+                    text = (
+                        f"{len(seats)} agents of policy {player.name!r} share a {part.shared}: under agents={name!r} "
+                        "they stay in one place, and are asked one after another. together=false gives each agent a "
+                        "policy of its own"
+                    )
+                    self._notes.append((f"shared {player.name} {part.shared}", text))
 
 
 def outcomes_of(step: Step, names: Iterable[Hashable]) -> dict[Hashable, Outcome]:
@@ -293,6 +354,22 @@ class _Home:
     def decided(self) -> bool:
         """Whether auto has measured enough to have chosen."""
         return not self.pool.plan.why.startswith("measuring")
+
+    def notes(self) -> list[tuple[str, str]]:
+        """Which policies were asked one at a time, though their minds have a thread each."""
+        if self.pool.place != "thread" or all(event.kind != "isolated" for event in self.pool.events):
+            return []
+        told = self.pool.call("draws", outcomes=True, record=False)
+        drawing = dict.fromkeys(self.recipes[n].chairs[0].player.name for n, told in told.items() if told.answer)
+        return [
+            (
+                f"drawing {name}",
+                f"policy {name!r} draws from process-wide random generators: under agents={self.mode!r} its agents are "
+                "asked one at a time, each with a stream of its own; to have them beside each other, give each a "
+                "generator of its own (numpy.random.default_rng), or use agents='process'",
+            )
+            for name in drawing
+        ]
 
     def post(self, observations: Mapping[Any, Any]) -> None:
         for table in self._tables:
@@ -452,12 +529,20 @@ def _recipes_of(mine: list[Chair], setting: Setting) -> list[Recipe]:
     player = mine[0].player
     if player.declares("act_batch") is not None:
         return [recipe(chairs, rows) for chairs, rows in _batches(mine, setting.lanes)]
-    if player.declares("together", False):
-        by_episode: dict[tuple[str, int], list[Chair]] = {}
-        for chair in mine:
-            by_episode.setdefault(chair.episode, []).append(chair)
-        return [recipe(chairs) for chairs in by_episode.values()]
-    return [recipe([chair]) for chair in mine]
+    rooms: dict[Hashable, list[Chair]] = {}
+    for chair in mine:
+        rooms.setdefault(_room(chair), []).append(chair)
+    return [recipe(chairs) for chairs in rooms.values()]
+
+
+def _room(chair: Chair) -> Hashable:
+    """Chairs of a player that have this in common share state: found, or declared. What could be found and has not been
+    counts as shared."""
+    for number, part in enumerate(chair.player.parts or ()):
+        if chair.seat.index in part.members:
+            return chair.episode, number
+    together = chair.player.declares("together", False)
+    return (chair.episode, "together") if together or together is None else (chair.episode, chair.name)
 
 
 def _batches(mine: list[Chair], lanes: int) -> list[tuple[list[Chair], list[int]]]:

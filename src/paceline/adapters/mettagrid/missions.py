@@ -14,12 +14,13 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from paceline.errors import BadInput
+from paceline.engine import Pool
+from paceline.errors import BadInput, CallTimeout
 from paceline.types import Mission
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 PREFIX = "mettagrid:"
 FILES = (".yaml", ".yml", ".json")
 CHAINED = "chained"
+MAP_SECONDS = 60.0
+"""How long the map of a mission may take to be built for a number of cogs that is asked for."""
 
 ABOUT: Mapping[str, str] = MappingProxyType(
     {
@@ -224,6 +227,7 @@ def _of_builder(
     config = _attempt(lambda: make(**cogs, **rest), f"mission {name!r}")
     config = _adapted(config, Asked(None, asked.steps, asked.map_seed), name)
     _check_room(config, name)
+    _check_map(config, name, apart=False)
     defaults = {word: p.default for word, p in inspect.signature(make).parameters.items() if word != "cogs"}
     recipe = Recipe(config, asked, options={**defaults, **rest})
     return Mission(name, recipe, about=about, caution=caution, seating=CHAINED)
@@ -244,7 +248,9 @@ def _adapted(config: Any, asked: Asked, name: str) -> Any:
     game = config.game
     if asked.cogs not in (None, game.num_agents):
         _set_cogs(game, asked.cogs, name)
-        _check_room(config, name)
+    _check_room(config, name)
+    if asked.cogs is not None:
+        _check_map(config, name, apart=True)
     if asked.steps is not None:
         game.max_steps = asked.steps
     if asked.map_seed is not None:
@@ -266,18 +272,46 @@ def _set_cogs(game: Any, cogs: int | None, name: str) -> None:
 
 
 def _check_room(config: Any, name: str) -> None:
-    """Whether the map has room for the cogs that were asked for."""
+    """Whether the map has room for its cogs: mettagrid's random maps would look for a place for ever."""
+    from mettagrid.map_builder.random_map import RandomMapBuilderConfig
+
     cogs, builder = config.game.num_agents, config.game.map_builder
     border = getattr(builder, "border_width", 0)
     width, height = getattr(builder, "width", None), getattr(builder, "height", None)
-    if isinstance(width, int) and isinstance(height, int):
-        room = max(0, width - 2 * border) * max(0, height - 2 * border)
-        if cogs > room:  # mettagrid's random maps would look for a place for ever
-            raise BadInput(f"{name} has no room for {cogs} cogs: its map has {room} places")
+    if not isinstance(width, int) or not isinstance(height, int):
+        return
+    cells = max(0, width - 2 * border) * max(0, height - 2 * border)
+    kinds = len(builder.objects) if isinstance(builder, RandomMapBuilderConfig) else 0
+    least = min(kinds, sum(builder.objects.values())) if kinds else 0  # where there are too many, one of each is left
+    if cogs + least > cells:
+        beside = f", and objects of {kinds} kind{'s' if kinds > 1 else ''}" if kinds else ""
+        raise BadInput(f"{name} has no room for {cogs} cogs: its map has {cells} places{beside}")
+
+
+def _check_map(config: Any, name: str, *, apart: bool) -> None:
+    """Whether the map can be built; one that may never be finished is built in a process that can be ended."""
+    from mettagrid.map_builder.random_map import RandomMapBuilderConfig
+
+    cogs, builder = config.game.num_agents, config.game.map_builder
     try:
-        config.game.map_builder.create().build_for_num_agents(cogs)
+        if not apart or isinstance(builder, RandomMapBuilderConfig):
+            _build_map(builder, cogs)
+            return
+        with Pool([], backend="process", workers=1) as pool:
+            pool.map(partial(_build_map, builder), [cogs], deadline=MAP_SECONDS)
+    except CallTimeout as error:
+        size = [getattr(builder, word, None) for word in ("width", "height")]
+        cells = f" in {size[0]} × {size[1]} cells" if all(isinstance(side, int) for side in size) else ""
+        raise BadInput(
+            f"the map of {name} was not finished in {MAP_SECONDS:g} s for {cogs} cogs{cells}: give fewer cogs, or a "
+            "larger map"
+        ) from error
     except Exception as error:
         raise BadInput(f"the map of {name} cannot be built for {cogs} cogs: {error}") from error
+
+
+def _build_map(builder: Any, cogs: int) -> None:
+    builder.model_copy(deep=True).create().build_for_num_agents(cogs)
 
 
 def _read(path: Path) -> Any:

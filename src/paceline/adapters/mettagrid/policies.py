@@ -5,40 +5,46 @@ Cogs (a recipe) ──► MultiAgentPolicy, anew in every episode ── agent_p
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mettagrid.mettagrid_c import dtype_actions
 from mettagrid.policy.policy import AgentPolicy, MultiAgentPolicy
+from mettagrid.policy.policy_env_interface import PolicyEnvInterface
 from mettagrid.util.module import load_symbol
 
 from paceline.adapters.mettagrid.tokens import Array, Reader
+from paceline.engine import OwnedStreams
 from paceline.errors import BadInput
 from paceline.sources import files_of
+from paceline.team.sharing import Part, likeness, parts
 from paceline.types import Seat
 
 
 class Cogs:
-    """Makes the policies of all seats that one spec has in an episode; they may share state, so they stay together.
+    """Makes the policies of the seats that one spec has in an episode. Those that share state stay together.
 
     Args:
-        source: The class, or the path of it as mettagrid writes it.
+        source: The class, or the path of it as mettagrid writes it; or a `MultiAgentPolicy`, of which every episode has
+            a copy.
         data: A file for `load_policy_data`.
         keywords: For the class.
-        together: False: every seat gets a policy of its own, and may live in a worker of its own.
+        together: Whether all seats share one policy, or none do: then each may live in a worker of its own; None: found
+            out, see `find_parts`.
         files: What the policy follows from, beside its class.
     """
 
     def __init__(
         self,
-        source: str | type,
+        source: str | type | MultiAgentPolicy,
         data: str | None = None,
         keywords: Mapping[str, Any] | None = None,
         *,
-        together: bool = True,
+        together: bool | None = None,
         files: tuple[Path, ...] = (),
     ) -> None:
         self._source, self._data, self._keywords = source, data, dict(keywords or {})
@@ -62,6 +68,12 @@ class Cogs:
         """A recipe without what was made of it: a copy begins anew, wherever it goes."""
         return {**vars(self), "_policy": None, "_seated": [], "_begun": False}
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Cogs:
+        """As a pickle would be; a policy that was given is copied when an episode begins."""
+        made = copy.copy(self)
+        made._keywords = copy.deepcopy(self._keywords, memo)
+        return made
+
     def recipe_identity(self) -> dict[str, Any]:
         """What a run must have in common with another one to be the same, beside its files."""
         return {"source": self._source, "together": self.together, **self._keywords}
@@ -70,6 +82,32 @@ class Cogs:
     def files(self) -> list[Path]:
         """What its policies follow from, besides what is installed: their class, their data, their bundle."""
         return [*files_of(self.load()), *self._files, *([] if self._data is None else [Path(self._data)])]
+
+    def find_parts(self, seats: Sequence[Seat]) -> list[Part]:
+        """Which seats must live together, by number, and what they share.
+
+        Agents that share no object live apart, each with a `MultiAgentPolicy` of its own. So they must be made alike
+        whichever of them is made first, and whatever has been drawn: those that are not stay together too.
+        """
+        everyone = tuple(seat.index for seat in seats)
+        if self.together is not None:
+            return [Part(everyone, "")] if self.together else [Part((index,), "") for index in everyone]
+        described = describing([_interface(seats[0])])
+        forth, again, back = (
+            self._looked_at(order, seed) for order, seed in ((seats, 0), (seats, 0), (seats[::-1], 1))
+        )
+        looks = [{index: likeness(agent, described) for index, agent in made.items()} for made in (forth, again, back)]
+        if looks[0] == looks[1] != looks[2]:
+            return [Part(everyone, "policy that makes each by what it has made, or drawn, before")]
+        found = parts([forth[index] for index in everyone], described)
+        return [Part(tuple(everyone[number] for number in part.members), part.shared) for part in found]
+
+    def _looked_at(self, seats: Sequence[Seat], seed: int) -> dict[int, AgentPolicy]:
+        """The agents of a new policy, made in this order from these random streams."""
+        names = ("random", "numpy.random", "torch")
+        with OwnedStreams(dict.fromkeys(names, seed)).of("looked at"):
+            policy = self._built(seats[0])
+            return {seat.index: policy.agent_policy(seat.index) for seat in seats}
 
     def begin(self) -> None:
         """Resets the policies of all seats in their order, once, before the first of them acts."""
@@ -80,12 +118,17 @@ class Cogs:
 
     def _built(self, seat: Seat) -> MultiAgentPolicy:
         made: Any = self.load()
+        if isinstance(self._source, MultiAgentPolicy):
+            return self._told(_copied(self._source, _interface(seat)))
         keywords = {"device": seat.device, **self._keywords} if _takes(made, "device") else self._keywords
         if issubclass(made, AgentPolicy):
             return _Alone(made, _interface(seat), keywords)
         policy: MultiAgentPolicy = made(_interface(seat), **keywords)
         if self._data is not None:
             policy.load_policy_data(self._data)
+        return self._told(policy)
+
+    def _told(self, policy: MultiAgentPolicy) -> MultiAgentPolicy:
         if self.told_timeout_ms is not None:
             policy.configure_action_timeout_ms(self.told_timeout_ms)
         return policy
@@ -101,15 +144,20 @@ class Cogs:
         Raises:
             BadInput: it is not there, or is no policy of mettagrid.
         """
-        made = loaded(self._source) if isinstance(self._source, str) else self._source
-        if not is_policy(made):
-            name = getattr(made, "__name__", type(made).__name__)
-            raise BadInput(f"{name} is no policy: it must be a MultiAgentPolicy or an AgentPolicy of mettagrid")
-        return made
+        made: Any = loaded(self._source) if isinstance(self._source, str) else self._source
+        if isinstance(made, MultiAgentPolicy):
+            return type(made)
+        if isinstance(made, type) and is_policy(made):
+            return made
+        name = getattr(made, "__name__", type(made).__name__)
+        raise BadInput(f"{name} is no policy: it must be a MultiAgentPolicy or an AgentPolicy of mettagrid")
 
 
 class BatchCogs(Cogs):
     """The same for a policy that answers for all of its seats in one call of `step_batch`."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **{**more, "together": True})
 
     def load(self) -> type:
         """The class; `BadInput` if its `step_batch` is only the one that it inherits."""
@@ -165,6 +213,23 @@ class _Alone(MultiAgentPolicy):
         return made
 
 
+def _copied(policy: MultiAgentPolicy, interface: Any) -> MultiAgentPolicy:
+    """A copy of a policy that was given."""
+    name, mine = type(policy).__name__, policy.policy_env_info
+    if mine != interface:
+        others = [word for word in type(interface).model_fields if getattr(mine, word) != getattr(interface, word)]
+        raise BadInput(
+            f"this {name} was made for another game ({', '.join(others)} differ): make it with the mission's own "
+            "PolicyEnvInterface, or give its class"
+        )
+    try:
+        return copy.deepcopy(policy)
+    except Exception as error:
+        raise BadInput(
+            f"this {name} cannot be copied for each episode ({type(error).__name__}: {error}): give its class"
+        ) from error
+
+
 def has_step_batch(made: Any) -> bool:
     """Whether the `step_batch` of a class is its own, and not the one that only raises."""
     return getattr(made, "step_batch", MultiAgentPolicy.step_batch) is not MultiAgentPolicy.step_batch
@@ -191,9 +256,23 @@ def asked_in_batch(policy: MultiAgentPolicy, observations: Mapping[int, Array]) 
     return answers
 
 
+def describing(interfaces: Iterable[Any]) -> list[Any]:
+    """Objects that say what games are, which all agents may hold: they are no state of theirs."""
+    found: list[Any] = []
+    for interface in {id(each): each for each in interfaces if isinstance(each, PolicyEnvInterface)}.values():
+        held = list(vars(interface).values())
+        found += [interface, *held, *(each for value in held if isinstance(value, list) for each in value)]
+    return found
+
+
 def is_policy(made: Any) -> bool:
     """Whether it is a class of mettagrid's policies."""
     return isinstance(made, type) and issubclass(made, MultiAgentPolicy | AgentPolicy)
+
+
+def is_live_policy(given: Any) -> bool:
+    """Whether it is one, and not a class."""
+    return isinstance(given, MultiAgentPolicy)
 
 
 def loaded(path: str) -> Any:

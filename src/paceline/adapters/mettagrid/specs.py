@@ -32,13 +32,13 @@ class Wanted:
     Attributes:
         keywords: What its class is built with.
         data: A file for `load_policy_data`.
-        together: Whether all seats of an episode share one `MultiAgentPolicy`.
+        together: Whether all seats of an episode share one `MultiAgentPolicy`, or none do; None: found out.
         batch: Whether they are asked in one call of its `step_batch`.
     """
 
     keywords: Mapping[str, Any]
     data: str | None = None
-    together: bool = True
+    together: bool | None = None
     batch: bool = False
 
     def cogs(self, source: Any, data: str | None = None, files: tuple[Path, ...] = ()) -> Cogs:
@@ -51,11 +51,11 @@ class Wanted:
             source,
             self.data or data,
             self.keywords,
-            together=self.together and not alone,
+            together=self.together,
             files=files,
         )
         made.load()
-        if self.batch and not self.together:
+        if self.batch and self.together is False:
             raise BadInput("batch=true asks all seats in one call, and together=false has them live apart: give one")
         return made
 

@@ -148,7 +148,8 @@ class PerAgentBatchWrapper(PolicyWrapper):
     """Steps policies here, in one call, if they know how to.
 
     `step_group` calls the parent's `step_batch`, if it has one of its own; else the policies' own `step_group`; else it
-    steps them one by one. `step` steps the policy itself. Policies are not copied, and use the caller's generators.
+    steps them one by one. `step` steps the policy itself; where nothing else is called, a warning of the log says so.
+    Policies are not copied. Their random streams are those that they have with every other wrapper: see `AgentPool`.
     """
 
     _wants = "here"

@@ -5,7 +5,9 @@ rows ──► Reader ──► AgentPolicy.step, one agent after another ──
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import io
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import cloudpickle
@@ -14,10 +16,12 @@ from mettagrid.policy.policy import AgentPolicy, MultiAgentPolicy
 from mettagrid.simulator.interface import AgentObservation
 from mettagrid.types import Action
 
-from paceline.adapters.mettagrid.policies import asked_in_batch, has_step_batch
+from paceline.adapters.mettagrid.policies import asked_in_batch, describing, has_step_batch
 from paceline.adapters.mettagrid.tokens import Reader
-from paceline.engine import Anew
-from paceline.errors import BadInput
+from paceline.adapters.mettagrid.wrappers.pickles import KeepingPickler, KeepingUnpickler
+from paceline.engine import Anew, OwnedStreams, OwnStreams, draws_of
+from paceline.errors import BadInput, SharedRandomness
+from paceline.seeds import Key
 
 Asked = tuple[int, int, bytes, tuple[Any, ...]]
 """(place in the group, agent id, the rows [tokens, 3] of what it sees, what it hears): plain data, cheap to send."""
@@ -25,6 +29,7 @@ Answer = tuple[Action, dict[str, Any]]
 """An action, and the infos that its policy had right after it."""
 
 _NO_TOKEN = b"\xff\xff\xff"  # the row after the last token
+_MOST_SAVED = 1 << 16  # bytes
 _LONG = 1000  # calls after which a rebuild should not have to run all of them again
 
 
@@ -126,10 +131,14 @@ class Group:
         except Exception:  # it could be sent once, and cannot any more: a rebuild takes longer
             return place
 
-    def restore(self, state: bytes) -> None:
+    def restore(self, state: Any) -> None:
         """Becomes what it was when it was saved."""
         self.parent, self.agents, self._next = cloudpickle.loads(state)
         self._readers.clear()
+
+    def draws(self) -> list[int]:
+        """The places of agents that have drawn from process-wide generators, to be called as a read."""
+        return list(self.agents) if OwnStreams().streams() is not None else []
 
     def close(self) -> None:
         """Lets policies close, if they can: these are copies, which nothing else would close."""
@@ -140,33 +149,144 @@ class Group:
 
 
 class LiveGroup(Group):
-    """The caller's own policies in a pool of the engine. There is one of each, so none is ever built or run again."""
+    """The caller's own policies in a pool of the engine. There is one of each, so none is ever built again.
+
+    On threads somebody may be seen to draw from a process-wide generator when several have been stepped beside each
+    other. Then an agent that shares nothing is put back to where it was before its step, and steps again, alone.
+    """
+
+    def __init__(self, parent: MultiAgentPolicy | None, agents: Iterable[AgentPolicy]) -> None:
+        super().__init__(parent, agents)
+        self._run = 0  # how often it has been called
+        self._before: Saved | None = None
+        self._drew = False  # it, or somebody beside it on another thread
+        self._drew_before = False  # whether it was known to draw when it was last called, and so ran alone
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether it can be put back to where it was: one agent, of which a pickle holds everything."""
+        return len(self.agents) == 1 and self._saved() is not None
+
+    def _saved(self) -> Saved | None:
+        (agent,) = self.agents.values()
+        try:
+            return Saved(agent, self.parent)
+        except Exception:
+            return None
+
+    def begin(self) -> Any:
+        """Its journal begins: it is always empty from then on."""
+        return Anew(None, self._run)
+
+    def _called(self, method: Callable[..., Any], *args: Any) -> Any:
+        self._before = self._saved() if len(self.agents) == 1 else None
+        self._drew_before = bool(self.draws())
+        self._run += 1
+        with draws_of() as drawn:
+            try:
+                return Anew(method(*args), self._run)
+            finally:
+                self._drew |= bool(drawn())
+
+    def draws(self) -> list[int]:
+        """As `Group.draws`; one that cannot be built again has streams swapped in whether it draws or not."""
+        return super().draws() if self._drew else []
 
     def step(self, asked: Sequence[Asked]) -> Any:
-        """As `Group.step`; its journal is always empty."""
-        return Anew(super().step(asked), b"")
+        """As `Group.step`."""
+        return self._called(super().step, asked)
 
     def reset(self, place: int) -> Any:
-        """As `Group.reset`; its journal is always empty."""
-        return Anew(super().reset(place), b"")
+        """As `Group.reset`."""
+        return self._called(super().reset, place)
 
-    def restore(self, state: bytes) -> None:
-        """It is what it is."""
+    def invoke(self, place: int | None, name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """As `Group.invoke`."""
+        return self._called(super().invoke, place, name, args, keywords)
+
+    def restore(self, state: int) -> None:
+        """It is what it is; but what it has run since then does not count.
+
+        Raises:
+            SharedRandomness: it has drawn, late and beside others, and cannot go back.
+        """
+        if self._run == state:
+            return
+        if self._before is not None:
+            self._before.put_back()
+        elif self.draws() and not self._drew_before:
+            (first, *_) = self.agents.values()
+            raise SharedRandomness(
+                f"{type(first).__name__} has drawn from a process-wide random generator beside other agents on threads "
+                "for the first time: such draws cannot be told apart, and it cannot be put back to where it was (it "
+                "shares state, or holds what cannot be pickled). Give it a generator of its own "
+                "(numpy.random.default_rng), or use PerAgentProcessWrapper"
+            )
+        self._run = state
 
     def close(self) -> None:
         """The caller's policies are the caller's to close."""
 
 
 class BatchGroup(Group):
-    """Policies that are stepped here: in one call, where they or their parent know how to."""
+    """Policies that are stepped here: in one call, where they or their parent know how to.
+
+    Args:
+        parent: As for `Group`.
+        agents: As for `Group`.
+        streams: Of the process-wide generators: of each agent, and of the agents that share state.
+        owners: Whose streams those of each agent are.
+    """
+
+    def __init__(
+        self,
+        parent: MultiAgentPolicy | None,
+        agents: Iterable[AgentPolicy],
+        streams: OwnedStreams,
+        owners: Sequence[Key],
+    ) -> None:
+        super().__init__(parent, agents)
+        self.owners = dict(enumerate(owners))
+        self._streams = streams
+
+    def _stream_of(self, place: int | None) -> AbstractContextManager[None]:
+        return self._streams.of(next(iter(self.owners.values())) if place is None else self.owners[place])
+
+    def draws(self) -> list[int]:
+        """The places of agents that have drawn."""
+        drawn = self._streams.have_drawn()
+        return [place for place, owner in self.owners.items() if owner in drawn and place in self.agents]
+
+    def step(self, asked: Sequence[Asked]) -> Any:
+        """As `Group.step`, each agent with its own streams."""
+        answers = []
+        for place, obs in self._read(asked):
+            with self._stream_of(place):
+                answers.append(_stepped(self.agents[place], obs))
+        return answers
+
+    def reset(self, place: int) -> Any:
+        """As `Group.reset`, with the agent's own streams."""
+        with self._stream_of(place):
+            super().reset(place)
+
+    def invoke(self, place: int | None, name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """As `Group.invoke`, with the agent's own streams."""
+        with self._stream_of(place):
+            return super().invoke(place, name, args, keywords)
 
     def step_together(self, asked: Sequence[Asked]) -> list[Answer]:
-        """Steps agents through the parent's `step_batch`, else their own `step_group`, else one by one."""
+        """Steps agents through the parent's `step_batch`, else their own `step_group`, else one by one.
+
+        What one call draws for all of them comes from the stream of the first.
+        """
         if self.parent is not None and has_step_batch(type(self.parent)):
-            return self._step_batch(self.parent, asked)
+            with self._stream_of(asked[0][0]):
+                return self._step_batch(self.parent, asked)
         policies = [self.agents[place] for place, *_ in asked]
         if policies[0].can_step_group(policies):
-            return self._step_group(policies, asked)
+            with self._stream_of(asked[0][0]):
+                return self._step_group(policies, asked)
         answers: list[Answer] = self.step(asked)
         return answers
 
@@ -186,6 +306,37 @@ class BatchGroup(Group):
         told = getattr(policies[0], "group_step_infos", None)
         infos = told([obs.agent_id for obs in seen]) if callable(told) else [policy.infos for policy in policies]
         return [(action, dict(said or {})) for action, said in zip(actions, infos, strict=True)]
+
+
+class _Small(io.BytesIO):
+    """A file that takes little: it is written in every step."""
+
+    def write(self, data: Any) -> int:
+        if self.tell() > _MOST_SAVED:
+            raise OverflowError("too much to be kept in every step")
+        return super().write(data)
+
+
+class Saved:
+    """What an agent was, as a pickle of its attributes. What others hold too is kept as it is: classes, modules and the
+    description of the game.
+
+    Raises:
+        Exception: it cannot be pickled, is too large for that, or holds the policy that made it, which others hold.
+    """
+
+    def __init__(self, agent: AgentPolicy, parent: MultiAgentPolicy | None) -> None:
+        self._agent = agent
+        file = _Small()
+        pickler = KeepingPickler(file, keep=describing([agent.policy_env_info]), refuse=[parent, agent])
+        pickler.dump(vars(agent))
+        self._pickle, self._kept = file.getvalue(), pickler.kept
+
+    def put_back(self) -> None:
+        """The agent is what it was."""
+        was = KeepingUnpickler(io.BytesIO(self._pickle), self._kept).load()
+        vars(self._agent).clear()
+        vars(self._agent).update(was)
 
 
 def _stepped(policy: AgentPolicy, obs: AgentObservation) -> Answer:

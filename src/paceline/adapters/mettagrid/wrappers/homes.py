@@ -17,12 +17,13 @@ from typing import Any, Literal
 
 from mettagrid.policy.policy import AgentPolicy, MultiAgentPolicy
 
+from paceline.adapters.mettagrid.policies import describing
 from paceline.adapters.mettagrid.wrappers.group import Asked, BatchGroup, Group, LiveGroup
 from paceline.adapters.mettagrid.wrappers.recipe import Recipe
-from paceline.adapters.mettagrid.wrappers.sharing import Part, parts
-from paceline.engine import Outcome, Pool
+from paceline.engine import Outcome, OwnedStreams, Pool
 from paceline.errors import BadInput
 from paceline.seeds import Key
+from paceline.team.sharing import Part, parts
 
 Place = Literal["process", "thread", "auto", "here"]
 """Where a policy is to live; "here" is the caller's own thread, with no engine between."""
@@ -45,6 +46,8 @@ class Home:
         agents: The ids of the agents that live there first.
         policies: Their policies. If these cannot be sent they stay in this process: `unsendable` says why.
         lock: Held in every call.
+        owners: Whose random streams those of each agent are: one for all, but where they are here.
+        streams: Those of agents that are here.
     """
 
     def __init__(
@@ -54,7 +57,10 @@ class Home:
         agents: Sequence[int],
         policies: Sequence[AgentPolicy],
         lock: threading.RLock,
+        owners: Sequence[Key],
+        streams: OwnedStreams,
     ) -> None:
+        self.key = owners[0]
         self.agents = list(agents)
         self.backend: str = place
         self._lock = lock
@@ -70,7 +76,8 @@ class Home:
         self.seated = len(policies)
         self.gone: list[int] = []  # places that are not used any more, and have yet to be dropped there
         if place == "here":
-            self.live = BatchGroup(parent, policies)
+            self.live = BatchGroup(parent, policies, streams, owners)
+            self._owner = dict(zip(agents, owners, strict=True))
         elif place == "thread":
             self._stay("thread", LiveGroup(parent, policies))
         else:
@@ -104,6 +111,24 @@ class Home:
                 return handle.wait()[self.member]
             with _IN_THIS_PROCESS:
                 return getattr(self.live, method)(*args)
+
+    @property
+    def alone_first(self) -> bool:
+        """Whether it lives on a thread and could not be put back to where it was before a step."""
+        return self.backend == "thread" and isinstance(self.live, LiveGroup) and not self.live.goes_back
+
+    def add(self, agent_id: int, policy: AgentPolicy) -> int:
+        """Takes the policy of an agent that has lived here before in. Returns its place."""
+        assert self.live is not None
+        place = self.live.add(policy)
+        if isinstance(self.live, BatchGroup):
+            self.live.owners[place] = self._owner[agent_id]
+        return place
+
+    def drawing(self) -> list[int]:
+        """The ids of agents that have drawn from process-wide generators."""
+        places = self.live.draws() if isinstance(self.live, BatchGroup) else self.call("draws", record=False)
+        return [agent for place, agent in enumerate(self.agents) if place in places]
 
     def read(self, place: int | None, name: str) -> Any:
         """An attribute of an agent (None: of the multi-agent policy) as it is now; a method runs where it lives."""
@@ -139,14 +164,15 @@ class Home:
 
 
 def divide(places: Sequence[Place], policies: Sequence[AgentPolicy], split: bool) -> list[list[int]]:
-    """Divides agents into those that live together, by their numbers.
+    """Divides agents into those that share state, by their numbers: wherever they are to live, as their random streams
+    follow from it.
 
     Raises:
         BadInput: agents that share state are to live in different places.
     """
-    if split or set(places) <= {"here"}:
+    if split:
         return [[number] for number in range(len(policies))]
-    found = parts(policies)
+    found = parts(policies, describing(getattr(policy, "policy_env_info", None) for policy in policies))
     for part in found:
         _check_places(part, places)
         if part.shared and places[part.members[0]] != "here":
@@ -156,7 +182,7 @@ def divide(places: Sequence[Place], policies: Sequence[AgentPolicy], split: bool
                 len(part.members),
                 part.shared,
             )
-    return [part.members for part in found]
+    return [list(part.members) for part in found]
 
 
 def _check_places(part: Part, places: Sequence[Place]) -> None:
@@ -169,22 +195,21 @@ def _check_places(part: Part, places: Sequence[Place]) -> None:
         )
 
 
-def start(homes: Sequence[Home], workers: int | None, *, seed: int, deadline: float | None, opening: int) -> list[Pool]:
-    """Starts an engine's pool for every backend that homes are to live on: all of them, or none.
+def start(homes: Sequence[Home], workers: int | None, *, seed: Mapping[str, int], deadline: float | None) -> list[Pool]:
+    """Starts the engine's pools that homes are to live in: all of them, or none.
 
     Args:
         homes: Those that live here, with no engine between, stay as they are.
         workers: As for `AgentPool`.
-        seed: As for `AgentPool`.
+        seed: Generator → root of its streams.
         deadline: As for `AgentPool`; kept where a call can be ended.
-        opening: A number that no homes of the same pool of agents have had before.
     """
     started: list[Pool] = []
     try:
-        for backend in dict.fromkeys(home.backend for home in homes if home.recipe is not None):
-            mine = [home for home in homes if home.backend == backend]
+        for backend, first in dict.fromkeys((home.backend, home.alone_first) for home in homes if home.recipe):
+            mine = [home for home in homes if (home.backend, home.alone_first) == (backend, first) and home.recipe]
             limit = deadline if backend == "process" or deadline == math.inf else None
-            started.append(_engine(backend, mine, workers, limit, seed, _keys(mine, opening)))
+            started.append(_engine(backend, mine, workers, limit, seed, first))
     except BaseException:
         for engine in started:
             engine.close()
@@ -193,7 +218,12 @@ def start(homes: Sequence[Home], workers: int | None, *, seed: int, deadline: fl
 
 
 def _engine(
-    backend: str, homes: list[Home], workers: int | None, deadline: float | None, seed: int, keys: list[Key]
+    backend: str,
+    homes: list[Home],
+    workers: int | None,
+    deadline: float | None,
+    seed: Mapping[str, int],
+    alone_first: bool,
 ) -> Pool:
     threads = min(len(homes), _MOST_THREADS) if workers is None else workers
     engine = Pool(
@@ -201,24 +231,35 @@ def _engine(
         backend=backend,
         workers={"thread": threads, "inline": 0}.get(backend, workers),
         seed=seed,
-        keys=keys,
-        deterministic=homes[0].live is None,  # there is one of what lives here: it is never built or run again
+        keys=[home.key for home in homes],
+        # There is one of what lives here: but on threads it is put back to where it was, or runs alone at first.
+        deterministic=homes[0].live is None or backend == "thread",
+        draw_alone=True,
+        alone_first=alone_first,
         deadline=deadline,
     )
     for member, home in enumerate(homes):
         home.engine, home.member = engine, member
+    if backend == "thread":
+        engine.call("begin")
     return engine
 
 
-def _keys(homes: list[Home], opening: int) -> list[Key]:
-    """Names for random streams: whose they are, never where they live."""
+def owners_of(parts: Sequence[Sequence[int]], opening: int) -> list[Key]:
+    """Whose random streams those of each part are: names that follow from the ids of its agents, never from where they
+    live.
+
+    Args:
+        parts: The ids of the agents of each.
+        opening: A number that no agents of the same pool have had before.
+    """
     count: Counter[tuple[int, ...]] = Counter()
-    keys: list[Key] = []
-    for home in homes:
-        agents = tuple(home.agents)
-        keys.append((opening, *agents, f"{count[agents]}"))
+    owners: list[Key] = []
+    for part in parts:
+        agents = tuple(part)
+        owners.append((opening, *agents, f"{count[agents]}"))
         count[agents] += 1
-    return keys
+    return owners
 
 
 def run_round(calls: Mapping[Home, list[Asked]], together: bool) -> dict[Home, Outcome]:

@@ -18,9 +18,10 @@ from mettagrid.policy.policy import AgentPolicy, MultiAgentPolicy
 from mettagrid.simulator.interface import AgentObservation
 
 from paceline.adapters.mettagrid.wrappers.group import Answer, packed
-from paceline.adapters.mettagrid.wrappers.homes import Home, Place, divide, run_round, start
-from paceline.engine import Event, Plan, Pool, WorkerInfo
+from paceline.adapters.mettagrid.wrappers.homes import Home, Place, divide, owners_of, run_round, start
+from paceline.engine import Event, OwnedStreams, Plan, Pool, WorkerInfo, seeds_from_caller
 from paceline.errors import Closed, NotSendable
+from paceline.seeds import Key
 
 _log = logging.getLogger("paceline")
 
@@ -47,14 +48,15 @@ class AgentPool:
     (`paceline`, at level INFO) says so. Policies are pickled once, when the pool opens; afterwards observations go out,
     and actions and infos come back. A process that dies is replaced, and what its agents had been asked is run again.
 
-    Every group of agents has random streams of its own in the place of the process-wide generators (`random`,
-    `numpy.random`, torch's); they follow from `seed` and the ids of its agents. A bare policy draws from the caller's
-    generators, so only one with generators of its own does the same with and without a pool. On threads draws from
-    process-wide generators cannot be told apart: they raise `SharedRandomness`.
+    Every agent, or all that share state, has random streams of its own in the place of the process-wide generators
+    (`random`, `numpy.random`, torch's). They follow from one number drawn of each of the caller's when the pool opens,
+    and from the ids of the agents: with one seed, every wrapper gives one result, wherever its agents live. A bare
+    policy draws from the caller's generators, which is another result; one that draws nothing, or from generators of
+    its own, does the same with and without a pool. On threads agents that are seen to draw are stepped one at a time.
 
     Args:
         workers: How many processes, or threads; None: a process per CPU slot, a thread per group of agents.
-        seed: The root of the random streams.
+        seed: The root of the random streams; None: numbers drawn of the caller's generators.
         split: Every agent lives by itself: in a process with a copy of what it shares, on threads beside the others.
             For agents that share only what no step changes (weights), or what may be used by several at once (a client
             of a server).
@@ -63,7 +65,7 @@ class AgentPool:
     """
 
     def __init__(
-        self, *, workers: int | None = None, seed: int = 0, split: bool = False, deadline: float | None = None
+        self, *, workers: int | None = None, seed: int | None = None, split: bool = False, deadline: float | None = None
     ) -> None:
         self._workers, self._seed, self._split, self._deadline = workers, seed, split, deadline
         self._lock = threading.RLock()  # upstream's rollout steps its groups on threads of its own
@@ -74,6 +76,8 @@ class AgentPool:
         self._released: deque[Seat] = deque()
         self._numbers, self._openings = itertools.count(), 0
         self._warned = self._closed = False
+        self._drawing: bool | None = None  # whether it has been said who draws; None: nothing has been stepped yet
+        self._lone: set[int] | None = set()  # agents here that were stepped by themselves; None: it does not matter
 
     # -- agents -----------------------------------------------------------------------------------------------
 
@@ -130,6 +134,8 @@ class AgentPool:
             calls = {home: [packed(asked[row][0].place, asked[row][1]) for row in mine] for home, mine in rows.items()}
             outcomes = run_round(calls, together)
             self._say_plans()
+            self._say_who_draws([home for home, outcome in outcomes.items() if outcome.error is None])
+            self._say_what_is_not_batched([seat for seat, _ in asked])
         for outcome in outcomes.values():
             if outcome.error is not None:
                 raise outcome.error
@@ -156,7 +162,7 @@ class AgentPool:
         assert seat.policy is not None
         assert seat.parent is not None
         if home.live is not None:
-            place = home.live.add(seat.policy)
+            place = home.add(seat.agent_id, seat.policy)
         else:  # in all copies of the parent, so that they stay alike
             made = {copy: copy.make(seat.agent_id, copy is home) for copy in self.copies(seat.parent)}
             place = made[home]
@@ -169,45 +175,80 @@ class AgentPool:
         """Gives those who wait their homes, and starts the workers."""
         if not self._waiting:
             return
-        teams = self._teams()
-        homes = [self._home_of(team) for team in teams]
         self._openings += 1
-        started = start(homes, self._workers, seed=self._seed, deadline=self._deadline, opening=self._openings)
+        given = dict.fromkeys(("random", "numpy.random", "torch"), self._seed or 0)
+        seed = seeds_from_caller() if self._seed is None else given
+        streams = OwnedStreams(seed)
+        teams, homes = self._teams(), []
+        for team in teams:
+            parent = team[0][0].parent if len({id(seat.parent) for seat, _ in team}) == 1 else None
+            policies = [seat.policy for seat, _ in team if seat.policy is not None]
+            agents, owners = [seat.agent_id for seat, _ in team], [owner for _, owner in team]
+            homes.append(Home(team[0][0].wants, parent, agents, policies, self._lock, owners, streams))
+        started = start(homes, self._workers, seed=seed, deadline=self._deadline)
         self._plans |= {engine: engine.plan for engine in started}
         self._homes += homes
         self._waiting = []
         for home, team in zip(homes, teams, strict=True):
-            for place, seat in enumerate(team):
+            for place, (seat, _) in enumerate(team):
                 if home.parent is not None:
                     self._kept[id(home.parent), seat.agent_id, seat.wants] = home
                 seat.settle(home, place)
         self._warn([home for home in homes if home.unsendable])
 
-    def _teams(self) -> list[list[Seat]]:
-        """Who lives together: those that share state, and here all that one parent has made."""
+    def _teams(self) -> list[list[tuple[Seat, Key]]]:
+        """Who lives together, and whose random streams each has: those that share state, and here all that one parent
+        has made."""
         policies = [seat.policy for seat in self._waiting if seat.policy is not None]
         divided = divide([seat.wants for seat in self._waiting], policies, self._split)
-        teams: list[list[Seat]] = []
-        here: dict[int, list[Seat]] = {}
-        for team in [[self._waiting[number] for number in numbers] for numbers in divided]:
-            if team[0].wants != "here":
-                teams.append(team)
+        parts = [[self._waiting[number] for number in numbers] for numbers in divided]
+        owners = owners_of([[seat.agent_id for seat in part] for part in parts], self._openings)
+        teams: list[list[tuple[Seat, Key]]] = []
+        here: dict[int, list[tuple[Seat, Key]]] = {}
+        for part, owner in zip(parts, owners, strict=True):
+            if part[0].wants != "here":
+                teams.append([(seat, owner) for seat in part])
                 continue
-            for seat in team:
-                here.setdefault(id(seat.parent), []).append(seat)
+            for seat in part:
+                here.setdefault(id(seat.parent), []).append((seat, owner))
         return [*teams, *here.values()]
-
-    def _home_of(self, team: list[Seat]) -> Home:
-        parents = {id(seat.parent): seat.parent for seat in team}
-        parent = team[0].parent if len(parents) == 1 else None
-        policies = [seat.policy for seat in team if seat.policy is not None]
-        return Home(team[0].wants, parent, [seat.agent_id for seat in team], policies, self._lock)
 
     def _warn(self, homes: list[Home]) -> None:
         if homes and not self._warned:
             self._warned = True
             agents = ", ".join(str(agent) for home in homes for agent in home.agents)
             warnings.warn(f"agents {agents} stay in this process: {homes[0].unsendable}", UserWarning, stacklevel=5)
+
+    def _say_who_draws(self, homes: list[Home]) -> None:
+        """After the first steps: who draws from process-wide generators does otherwise than it does bare."""
+        if self._drawing is None:
+            agents = sorted({agent for home in homes for agent in home.drawing()})
+            self._drawing = bool(agents)
+            if agents:
+                _log.warning(
+                    "agents %s draw from process-wide random generators: each that shares nothing has streams of its "
+                    "own, which follow from what you have seeded; unwrapped they would draw from yours, which is "
+                    "another result%s",
+                    ", ".join(map(str, agents)),
+                    ". On threads they are stepped one at a time" if any(h.backend == "thread" for h in homes) else "",
+                )
+
+    def _say_what_is_not_batched(self, seats: list[Seat]) -> None:
+        """Once, where agents that could be stepped in one call are stepped one by one, round after round."""
+        if self._lone is None or any(seat.wants != "here" for seat in seats):
+            return
+        first = seats[0].agent_id
+        if len(seats) > 1:
+            self._lone = None
+        elif first not in self._lone:
+            self._lone.add(first)
+        elif len(self._lone) > 1:
+            agents, self._lone = ", ".join(map(str, sorted(self._lone))), None
+            _log.warning(
+                "agents %s are stepped one by one, so nothing is batched: step_group takes several at once, which "
+                "upstream's Rollout calls for agents of one entry of policy_group_keys",
+                agents,
+            )
 
     def _say_plans(self) -> None:
         """Under auto: says once why agents stay here. The engine itself says why they move."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import io
 import pickle
-import types
 from functools import partial
 from typing import Any
 
 import cloudpickle
 
 from paceline.adapters.mettagrid.wrappers.group import Group
+from paceline.adapters.mettagrid.wrappers.pickles import KeepingPickler, KeepingUnpickler
 
 
 class Recipe:
@@ -31,38 +31,14 @@ class Recipe:
     def __init__(self, group: Group, *, here: bool) -> None:
         self._sent = cloudpickle.dumps(group)
         file = io.BytesIO()
-        pickler = _HerePickler(file)
+        pickler = KeepingPickler(file)
         if here:
             pickler.dump(group)
         self._here, self._kept = file.getvalue(), pickler.kept
 
     def __call__(self) -> Group:
-        group: Group = _HereUnpickler(io.BytesIO(self._here), self._kept).load()
+        group: Group = KeepingUnpickler(io.BytesIO(self._here), self._kept).load()
         return group
 
     def __reduce__(self) -> Any:
         return partial, (pickle.loads, self._sent)
-
-
-class _HerePickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Keeps classes, modules and functions as they are; but copies a function that holds variables, with these."""
-
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file, 5)
-        self.kept: list[Any] = []
-
-    def persistent_id(self, value: Any) -> int | None:
-        named = isinstance(value, type | types.ModuleType)
-        if not named and not (isinstance(value, types.FunctionType) and value.__closure__ is None):
-            return None
-        self.kept.append(value)
-        return len(self.kept) - 1
-
-
-class _HereUnpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, kept: list[Any]) -> None:
-        super().__init__(file)
-        self._kept = kept
-
-    def persistent_load(self, number: int) -> Any:
-        return self._kept[number]
