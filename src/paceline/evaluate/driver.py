@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,15 +18,15 @@ import numpy as np
 
 from paceline.catalog.resolve import Missions, Policies, casts_of, missions_of
 from paceline.engine import Plan, Pool, Trace, check_sendable, find_backend
-from paceline.errors import BadInput, NotKept, NotSendable
+from paceline.errors import BadInput, NotKept, NotSendable, check_seconds
 from paceline.evaluate.cohorts import play_in_cohorts
 from paceline.evaluate.given import affordable, chosen_device
 from paceline.evaluate.playing import Played, Surveyed, apart, survey
-from paceline.evaluate.report import Report
+from paceline.evaluate.report import Report, in_plan_order
 from paceline.evaluate.reruns import play_here, unlike
 from paceline.evaluate.run import Job, Run
 from paceline.evaluate.sources import digests
-from paceline.evaluate.spread import schedule_of
+from paceline.evaluate.spread import by_episode, schedule_of
 from paceline.evaluate.store import Store
 from paceline.schedule import Note
 from paceline.seeds import sequence
@@ -64,7 +64,8 @@ class Care:
     def __post_init__(self) -> None:
         if self.on_error not in ON_ERROR:
             raise BadInput(f"on_error={self.on_error!r}; give one of {', '.join(ON_ERROR)}")
-        for name in ("max_failures", "episode_deadline", "restarts"):
+        check_seconds("episode_deadline", self.episode_deadline)
+        for name in ("max_failures", "restarts"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise BadInput(f"{name}={value} makes no sense; give more than 0")
@@ -160,7 +161,7 @@ class Evaluation:
             _make_directory(Path(run.replays))
         if "agents" not in self._levels:
             run = run.one_agent_at_a_time()
-        self.run, self.plan, self.care = run, affordable(plan, len(run.jobs())), care
+        self.run, self.plan, self.care = run, affordable(plan, run.planned), care
         self._trace, self._watcher = trace, watcher
         self._notes = {mission.name: mission.caution for mission in run.missions if mission.caution}
         if "agents" not in self._levels and run.setting.call_deadline is not None:
@@ -273,9 +274,9 @@ class Evaluation:
         made_of = {"identity": self.run.identity(), "files": digests(self.run), "recipes": self.run.recipes()}
         store = Store(out, {**about, **made_of}, resume=resume)
         self._note((note, note) for note in store.notes)
-        for job in self.run.jobs():
-            episode = store.done.get(self.run.key(job))
-            if episode is not None and episode.seats and episode.seats != self.run.names(job, self.seats[job.mission]):
+        for episode in in_plan_order(store.done, made_of["identity"]):
+            job = self.run.job(episode.mission, episode.index)
+            if episode.seats and episode.seats != self.run.names(job, self.seats[job.mission]):
                 store.close()
                 raise BadInput(
                     f"{episode.name} in {out} was played in other seats than would be planned now, by another release: "
@@ -290,12 +291,12 @@ class Evaluation:
 
     def report(self, done: dict[tuple[str, int], Episode], seconds: float, out: Path | None) -> Report:
         """What is known so far."""
-        order = [self.run.key(job) for job in self.run.jobs()]
+        identity = self.run.identity()
         where = {"backend": self.plan.backend, "workers": self.plan.workers, "why": self.plan.why}
         return Report(
-            self.run.identity(),
-            [done[key] for key in order if key in done],
-            len(order),
+            identity,
+            in_plan_order(done, identity),
+            self.run.planned,
             {**where, "agents": self.run.setting.agents},
             self.notes,
             seconds,
@@ -304,22 +305,26 @@ class Evaluation:
         )
 
     def _play(self, done: dict[tuple[str, int], Episode], store: Store | None) -> None:
-        jobs = [job for job in self.run.jobs() if self.run.key(job) not in done]
+        wanted, most = by_episode(self._levels), self.run.planned - len(done)
+        jobs: Iterable[Job] = (job for job in self.run.jobs(by_episode=wanted) if self.run.key(job) not in done)
         tries = 1
-        while jobs and not self._stopped(done):
-            for job, (episode, notes) in self._played(jobs):
+        while most and not self._stopped(done):
+            failed = list[Job]()
+            for job, (episode, notes) in self._played(jobs, most):
                 done[self.run.key(job)] = episode
                 self._note(notes)
                 if store is not None:
                     store.add(episode)
                 if self._watcher is not None:
-                    self._watcher(episode, len(done), len(self.run.jobs()))
+                    self._watcher(episode, len(done), self.run.planned)
+                if episode.failure is not None:
+                    failed.append(job)
                 if self._stopped(done):
                     break
-            failed = [job for job in jobs if (e := done.get(self.run.key(job))) is not None and e.failure]
             again = self.care.on_error == "retry" and tries <= _RETRIES
             tries += 1
-            jobs = [replace(job, tries=tries) for job in failed] if again else []
+            failed.sort(key=lambda job: (job.index, job.mission) if wanted else (job.mission, job.index))
+            jobs, most = [replace(job, tries=tries) for job in failed], len(failed) if again else 0
 
     def _mention_noops(self, episodes: Iterable[Episode]) -> None:
         late = sum(sum(episode.late.values()) for episode in episodes)
@@ -339,7 +344,7 @@ class Evaluation:
             return True
         return self.care.max_failures is not None and failed >= self.care.max_failures
 
-    def _played(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Played]]:
+    def _played(self, jobs: Iterable[Job], most: int) -> Iterator[tuple[Job, Played]]:
         modes = [player.agents or self.run.setting.agents for player in self.run.players]
         if any(find_mode(mode).cohorts for mode in modes):
             yield from play_in_cohorts(self.run, self.plan, jobs, self.seats, self._trace, self._here)
@@ -356,7 +361,7 @@ class Evaluation:
         )
         try:
             with schedule:
-                yield from schedule.run(jobs)
+                yield from schedule.run(jobs, most)
         finally:
             self.plan = schedule.plan
             self._note(schedule.notes)
@@ -370,11 +375,10 @@ class Evaluation:
         episodes = [episode for episode in episodes if episode.failure is None]
         rng = np.random.default_rng(sequence(self.run.seed, "verify"))
         chosen = sorted(rng.permutation(len(episodes))[:wanted].tolist())
-        jobs = {self.run.key(job): job for job in self.run.jobs()}
         found = {}
         for number in chosen:
             episode = episodes[number]
-            again = play_here(self.run, jobs[episode.mission, episode.index], self.plan)
+            again = play_here(self.run, self.run.job(episode.mission, episode.index), self.plan)
             found[episode.name] = not unlike(episode, again)
         return found
 

@@ -50,8 +50,7 @@ def rerun(run: Run, out: Path, name: str) -> tuple[Episode, Episode]:
     if not slash or not number.isdigit() or (mission, int(number)) not in known:
         some = ", ".join(f"{m}/{i}" for m, i in list(known)[:5])
         raise BadInput(f"{out} has no episode {name!r}; write MISSION/EPISODE, one of {some} …")
-    jobs = {run.key(job): job for job in run.jobs()}
-    return known[mission, int(number)], play_here(understood(run), jobs[mission, int(number)])
+    return known[mission, int(number)], play_here(understood(run), run.job(mission, int(number)))
 
 
 def unlike(before: Episode, now: Episode) -> list[str]:
