@@ -27,6 +27,7 @@ from paceline.evaluate.reruns import play_here, unlike
 from paceline.evaluate.run import Job, Run
 from paceline.evaluate.sources import digests
 from paceline.evaluate.spread import by_episode, schedule_of
+from paceline.evaluate.stopping import Stop
 from paceline.evaluate.store import Store
 from paceline.schedule import Note
 from paceline.seeds import sequence
@@ -51,7 +52,7 @@ class Care:
 
     Attributes:
         on_error: "continue" with the others, "stop", or "retry" a failed episode twice more.
-        max_failures: Stop after so many failed episodes.
+        max_failures: Stop with so many failed episodes, counted in the order of the plan.
         episode_deadline: Seconds after which an episode's worker is killed.
         restarts: How often an episode that kills its worker is tried.
     """
@@ -60,6 +61,11 @@ class Care:
     max_failures: int | None = None
     episode_deadline: float | None = None
     restarts: int = 3
+
+    @property
+    def last_failure(self) -> int | None:
+        """With so many failures a run ends; None: with its last episode."""
+        return 1 if self.on_error == "stop" else self.max_failures
 
     def __post_init__(self) -> None:
         if self.on_error not in ON_ERROR:
@@ -110,7 +116,8 @@ def evaluate(
         plan: Where episodes run: "auto", a backend, a number of workers (0: here), or a `Plan`.
         agents: Where the policies of an episode run: "auto", "off", "thread", "process", "batch", "gpu".
         on_error: What a failed episode means: "continue", "stop", or "retry".
-        max_failures: Stop after so many.
+        max_failures: Stop with so many. What is kept is what one process would have played: the episodes up to the last
+            of these failures, in the order of the plan; each is on disk when those before it are.
         episode_deadline: Seconds for one episode, after which its worker is killed.
         call_deadline: Seconds for one action, after which the policy's process is killed.
         action_limit: Seconds after which an action is recorded as late.
@@ -305,26 +312,43 @@ class Evaluation:
         )
 
     def _play(self, done: dict[tuple[str, int], Episode], store: Store | None) -> None:
-        wanted, most = by_episode(self._levels), self.run.planned - len(done)
-        jobs: Iterable[Job] = (job for job in self.run.jobs(by_episode=wanted) if self.run.key(job) not in done)
-        tries = 1
-        while most and not self._stopped(done):
-            failed = list[Job]()
-            for job, (episode, notes) in self._played(jobs, most):
-                done[self.run.key(job)] = episode
-                self._note(notes)
-                if store is not None:
-                    store.add(episode)
-                if self._watcher is not None:
-                    self._watcher(episode, len(done), self.run.planned)
-                if episode.failure is not None:
-                    failed.append(job)
-                if self._stopped(done):
-                    break
-            again = self.care.on_error == "retry" and tries <= _RETRIES
-            tries += 1
-            failed.sort(key=lambda job: (job.index, job.mission) if wanted else (job.mission, job.index))
-            jobs, most = [replace(job, tries=tries) for job in failed], len(failed) if again else 0
+        def missing(order: bool = False) -> Iterator[Job]:
+            return (job for job in self.run.jobs(by_episode=order) if self.run.key(job) not in done)
+
+        by_index = by_episode(self._levels)
+        failed = self._pass(missing(by_index), missing(), self.run.planned - len(done), done, store)
+        for tries in range(2, 2 + _RETRIES) if self.care.on_error == "retry" else ():
+            if not failed or len(failed) == self.care.last_failure:
+                return
+            jobs = sorted((replace(job, tries=tries) for job in failed), key=lambda job: job.place)
+            begun = sorted(jobs, key=lambda job: job.place[::-1]) if by_index else jobs
+            failed = self._pass(begun, jobs, len(jobs), done, store)
+
+    def _pass(
+        self,
+        begun: Iterable[Job],
+        planned: Iterable[Job],
+        most: int,
+        done: dict[tuple[str, int], Episode],
+        store: Store | None,
+    ) -> list[Job]:
+        """Plays jobs, given in the order in which they are begun and in that of the plan. Returns those that failed."""
+        failed, last = list[Job](), self.care.last_failure
+        if last is None:
+            played = self._played(begun, most)
+        else:
+            stop = Stop(last)
+            played = stop.kept(planned, self._played(stop.needed(begun), most))
+        for job, (episode, notes) in played:
+            done[self.run.key(job)] = episode
+            self._note(notes)
+            if store is not None:
+                store.add(episode)
+            if self._watcher is not None:
+                self._watcher(episode, len(done), self.run.planned)
+            if episode.failure is not None:
+                failed.append(job)
+        return failed
 
     def _mention_noops(self, episodes: Iterable[Episode]) -> None:
         late = sum(sum(episode.late.values()) for episode in episodes)
@@ -337,12 +361,6 @@ class Evaluation:
     def _note(self, notes: Iterable[Note]) -> None:
         for topic, text in notes:
             self._notes.setdefault(topic, text)
-
-    def _stopped(self, done: dict[tuple[str, int], Episode]) -> bool:
-        failed = sum(episode.failure is not None for episode in done.values())
-        if self.care.on_error == "stop" and failed:
-            return True
-        return self.care.max_failures is not None and failed >= self.care.max_failures
 
     def _played(self, jobs: Iterable[Job], most: int) -> Iterator[tuple[Job, Played]]:
         modes = [player.agents or self.run.setting.agents for player in self.run.players]

@@ -30,6 +30,11 @@ class Job:
     index: int
     tries: int = 1
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands in the plan."""
+        return self.mission, self.index
+
 
 @dataclass(frozen=True)
 class Run:
