@@ -240,6 +240,41 @@ def test_rerun_plays_an_episode_again(desk: Path, tmp_path: Path) -> None:
     assert verdict == "the same"
 
 
+MOODY = """
+import os, signal, time
+from pathlib import Path
+
+class Moody:
+    def __init__(self):
+        self.asked = 0
+    def act(self, obs):
+        self.asked += 1
+        if self.asked == 3 and (mood := Path(__file__).with_name("mood")).exists():
+            exec(mood.read_text())
+        return 0
+"""
+
+
+def test_a_rerun_lives_through_an_episode_that_dies_or_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is played in a worker, with the deadline of the run."""
+    (tmp_path / "moody.py").write_text(MOODY)
+    monkeypatch.chdir(tmp_path)
+    words = ("-m", "courier,steps=5", "-p", "moody.py:Moody", "-e", "1", "-j", "1", "--episode-deadline", "5")
+    assert told(capsys, "eval", *words, "--out", "moody")[0] == 0
+    for mood, kind in [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "WorkerLost"),
+        ("os._exit(0)", "WorkerLost"),
+        ("time.sleep(1000)", "CallTimeout"),
+    ]:
+        (tmp_path / "mood").write_text(mood)
+        answer = run("rerun", "moody", "courier,steps=5/0", cwd=tmp_path)
+        assert answer.returncode == 1, answer.stderr
+        assert answer.stdout.splitlines()[-1] == "NOT the same"
+        assert f"agent agent_0, policy moody.py:Moody, step 2): {kind}" in answer.stdout
+
+
 @pytest.mark.usefixtures("table")
 def test_rerun_of_an_episode_that_is_not_there(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = told(capsys, "rerun", str(desk / "a"), "forage/9")

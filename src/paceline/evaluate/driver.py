@@ -279,7 +279,8 @@ class Evaluation:
 
     def _store(self, out: Path, resume: bool, about: dict[str, Any]) -> Store:
         made_of = {"identity": self.run.identity(), "files": digests(self.run), "recipes": self.run.recipes()}
-        store = Store(out, {**about, **made_of}, resume=resume)
+        deadlines = {"episode": self.care.episode_deadline, "call": self.run.setting.call_deadline}
+        store = Store(out, {**about, "deadlines": deadlines, **made_of}, resume=resume)
         self._note((note, note) for note in store.notes)
         for episode in in_plan_order(store.done, made_of["identity"]):
             job = self.run.job(episode.mission, episode.index)
