@@ -29,6 +29,7 @@ from paceline.evaluate.sources import digests
 from paceline.evaluate.spread import by_episode, schedule_of
 from paceline.evaluate.stopping import Stop
 from paceline.evaluate.store import Store
+from paceline.lasting import LASTING
 from paceline.schedule import Note
 from paceline.seeds import sequence
 from paceline.team import Setting, cannot_be_copied, first_episodes
@@ -247,6 +248,7 @@ class Evaluation:
             NotKept: results cannot be written any more; it has the report so far.
         """
         begin = perf_counter()
+        LASTING.begin_anew()
         store = self._store(out, resume, about or {}) if out is not None else None
         # What failed is played again, as in every job that goes on with a run.
         done = {key: each for key, each in store.done.items() if each.failure is None} if store is not None else {}
@@ -282,7 +284,7 @@ class Evaluation:
         deadlines = {"episode": self.care.episode_deadline, "call": self.run.setting.call_deadline}
         store = Store(out, {**about, "deadlines": deadlines, **made_of}, resume=resume)
         self._note((note, note) for note in store.notes)
-        for episode in in_plan_order(store.done, made_of["identity"]):
+        for episode in in_plan_order(store.done, self.run.identity()):
             job = self.run.job(episode.mission, episode.index)
             if episode.seats and episode.seats != self.run.names(job, self.seats[job.mission]):
                 store.close()

@@ -16,12 +16,13 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from types import BuiltinMethodType, CellType, CodeType, FrameType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from paceline.fingerprint import is_bound
 
+_Given = TypeVar("_Given")
 _NOT_LOOKED_INTO = (type, ModuleType, CodeType, FrameType)
 
 
@@ -44,7 +45,7 @@ def why_not_copied(given: Callable[..., Any]) -> str | None:
     return None
 
 
-def copied(given: Any) -> Any:
+def copied(given: _Given) -> _Given:
     """A deep copy, functions with their state included; what has no state of its own, a class say, is given back.
 
     Raises:
@@ -52,7 +53,8 @@ def copied(given: Any) -> Any:
     """
     if inspect.isclass(given) or (isinstance(given, FunctionType) and not _has_state(given)):
         return given
-    return _Memo(given).copied(given)
+    mine: _Given = _Memo(given).copied(given)
+    return mine
 
 
 class _Memo(dict[int, Any]):

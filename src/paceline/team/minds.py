@@ -21,6 +21,7 @@ import numpy as np
 
 from paceline.engine import Published, StoreKey, put_back, take
 from paceline.errors import BadInput, brief
+from paceline.lasting import LASTING
 from paceline.seeds import Key, seed_of
 from paceline.spaces import Array, bounds_of, checked, get_observation, noop_of, put_action, shape_of, usual_action
 from paceline.tape import Track
@@ -378,8 +379,12 @@ def _saves_itself(policy: Any) -> bool:
 def built(player: Player, factory: Callable[..., Any], seat: Seat) -> Any:
     """A policy: what is given if it is one, otherwise what it makes. It is given the seat if it asks for one
     argument, or has one that is called `seat`."""
-    if plainly_acts(player):
-        return factory
+    policy = factory if plainly_acts(player) else _made(player, factory, seat)
+    LASTING.meet(policy)
+    return policy
+
+
+def _made(player: Player, factory: Callable[..., Any], seat: Seat) -> Any:
     given = player.factory  # of which `factory` is a copy
     try:
         takes_seat = _takes_seat.get(given)
