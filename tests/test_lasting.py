@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from paceline.testing.envs import Trial
 from paceline.types import Mission
 
 WALK = Mission("walk", Walk, {"length": 5})
-RNG, CALLS, TABLE = np.random.default_rng(0), 0, {"a": [1, float("nan")]}
+RNG, IDS, TABLE = np.random.default_rng(0), itertools.count(), {"a": [1, float("nan")]}
 
 
 class Counted(Walk):
@@ -76,8 +77,7 @@ class Draws:
 
 
 def drawn() -> int:
-    global CALLS
-    CALLS += 1
+    next(IDS)
     return int(RNG.integers(3))
 
 
@@ -88,11 +88,12 @@ def remembers() -> Callable[[Any], int]:
 
 def test_what_changes_in_play_and_is_not_the_objects_own_is_in_the_report() -> None:
     def noted(mission: Mission, policy: Any, plan: int = 0) -> list[str]:
-        return [note.partition(" is ")[0] for note in evaluate(mission, policy, episodes=4, plan=plan).notes]
+        report = evaluate(mission, policy, episodes=4, plan=plan, agents="off")
+        return [note.partition(" is ")[0] for note in report.notes]
 
     assert noted(Mission("counted", Counted), lambda seen: 0) == [f"{__name__}.Counted.made"]
-    assert sorted(noted(WALK, lambda seen: drawn())) == [f"{__name__}.CALLS", f"{__name__}.RNG"]
-    assert sorted(noted(WALK, Draws, plan=1)) == [f"{__name__}.CALLS", f"{__name__}.RNG"]
+    assert sorted(noted(WALK, lambda seen: drawn())) == [f"{__name__}.IDS", f"{__name__}.RNG"]
+    assert sorted(noted(WALK, Draws, plan=1)) == [f"{__name__}.IDS", f"{__name__}.RNG"]
     assert noted(Mission("careful", Careful), remembers()) == []
 
 
@@ -135,5 +136,5 @@ def test_env_and_policy_are_examined_for_it() -> None:
     assert finding.sentence.startswith(f"{__name__}.Counted.made is an attribute of a class and changes in play")
     assert lasting(Trial(Careful, 20, 0)) == []
     found = [each for each in check_policy(Draws, [np.zeros(2)] * 4).findings if each.name == "lasting"]
-    assert sorted(each.sentence.partition(" is ")[0] for each in found) == [f"{__name__}.CALLS", f"{__name__}.RNG"]
+    assert sorted(each.sentence.partition(" is ")[0] for each in found) == [f"{__name__}.IDS", f"{__name__}.RNG"]
     assert {each.verdict for each in found} == {"warning"}

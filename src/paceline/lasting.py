@@ -9,7 +9,9 @@ empty and is filled, and a dict that only gets more keys, are caches and not tol
 
 from __future__ import annotations
 
+import builtins
 import dis
+import itertools
 import logging
 import random
 import sys
@@ -56,6 +58,7 @@ class Lasting:
 
     def meet(self, thing: Any) -> None:
         """Learns what is to be looked at of an environment or a policy."""
+        known = len(self._classes) + len(self._variables)
         try:
             while thing is not None:
                 for part in _parts(thing):
@@ -64,9 +67,12 @@ class Lasting:
                 thing = next((inside[name] for name in _WRAPPED if name in inside), None)
         except Exception:  # a user's object may be anything; what is not looked at is not told
             return
+        if len(self._classes) + len(self._variables) > known:
+            self._plays, self._next = 0, 1
 
     def begin(self) -> None:
-        """An episode begins, or an environment has been built. Looks at the first, the second, the fourth, …"""
+        """An episode begins, or an environment has been built. Looks at the first since something new was met, at the
+        second, the fourth, the eighth …"""
         self._plays += 1
         self._looks = self._plays >= self._next
         if self._looks:
@@ -125,7 +131,7 @@ class Lasting:
     def _of_function(self, function: FunctionType) -> list[Any]:
         """Notes the variables that a function uses. Returns the functions and classes among them and in its closure."""
         variables = function.__globals__
-        used = {name: variables.get(name) for name in _names(function.__code__)}
+        used = {name: variables.get(name) for name in _names(function.__code__) - vars(builtins).keys()}
         for name, value in used.items():
             if not _code_in(value):
                 self._variables[f"{function.__module__}.{name}"] = variables, name
@@ -222,7 +228,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
     """Something that equals itself as long as the value is the same; None: the value is no plain data."""
     if type(value) in _PLAIN:
         return type(value), value
-    if isinstance(value, float | np.generic):
+    if isinstance(value, float | np.generic | itertools.count):
         return type(value), repr(value)  # NaN is the same as NaN
     if isinstance(value, np.ndarray):
         return None if value.dtype.hasobject else (value.shape, value.dtype.str, _sample(value))
