@@ -18,7 +18,7 @@ PACKAGE = Path(paceline.__file__).parent
 DATA = frozenset({"types", "roles", "seeds", "errors", "settings", "options"})
 ENGINE = DATA | {"engine"}
 KEPT = frozenset({"records", "run_lock", "sources", "fingerprint", "checkpoints", "run_key", "trees"})
-LOOP = ENGINE | KEPT | {"kinds", "ordered", "spaces", "rollout", "tape", "team", "schedule", "lockstep"}
+LOOP = ENGINE | KEPT | {"lasting", "kinds", "ordered", "spaces", "rollout", "tape", "team", "schedule", "lockstep"}
 JOBS = frozenset({"evaluate", "vector", "collect", "groups", "train", "meta"})
 PIECES = frozenset({"learning", "worlds", "policies", "adapters", "report"})
 ALL = LOOP | JOBS | PIECES | {"catalog", "doctor", "testing"}
@@ -36,14 +36,15 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "trees": frozenset({"spaces"}),
     "sources": frozenset(),
     "fingerprint": frozenset({"sources"}),
+    "lasting": frozenset({"sources", "fingerprint"}),
     "kinds": DATA,
     "ordered": DATA | {"kinds", "spaces"},
-    "rollout": ENGINE | {"kinds", "ordered", "spaces"},
+    "rollout": ENGINE | {"kinds", "lasting", "ordered", "spaces"},
     "spaces": DATA,
     "tape": DATA | {"spaces"},
-    "team": ENGINE | {"spaces", "tape"},
+    "team": ENGINE | {"fingerprint", "lasting", "spaces", "tape"},
     "schedule": ENGINE | {"rollout"},
-    "lockstep": ENGINE | {"rollout", "team"},
+    "lockstep": ENGINE | {"lasting", "rollout", "team"},
     **dict.fromkeys(JOBS, LOOP | {"catalog"}),
     "collect": LOOP | {"catalog", "learning"},
     "train": LOOP | {"catalog", "learning"},
@@ -54,8 +55,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "adapters": ALL - {"catalog", "doctor", "testing", "report"},
     "catalog": LOOP | {"worlds", "policies", "adapters"},
     "report": ENGINE | JOBS,
-    "doctor": ENGINE | {"kinds", "catalog", "testing"},
-    "testing": ENGINE | {"kinds", "rollout", "worlds", "policies", "train"},  # train: whether learners are independent
+    "doctor": ENGINE | {"kinds", "lasting", "catalog", "testing"},
+    "testing": ENGINE
+    | {"kinds", "lasting", "rollout", "worlds", "policies", "train"},  # train: whether learners are independent
     "command_signals": frozenset(),
     "__init__": ALL | {"command_signals"},
     "cli": ALL | {"__init__", "command_signals"},

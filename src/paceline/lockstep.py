@@ -18,6 +18,7 @@ from typing import Any
 
 from paceline.engine import Anew, OwnStreams, Plan, Pool, Trace, current_budget
 from paceline.errors import BadInput
+from paceline.lasting import LASTING
 from paceline.rollout import Observations, Rollout
 from paceline.seeds import Key
 from paceline.team import Mishap, Team
@@ -38,7 +39,9 @@ class Table(OwnStreams):
 
     def begin(self, seed: int, task: Task | None) -> Anew:
         """Begins a play: no earlier one matters any more. Gives what is seen, and the record if that was all."""
-        return Anew((self._rollout.begin(seed, task), self._record()))
+        begun = Anew((self._rollout.begin(seed, task), self._record()))
+        LASTING.say()
+        return begun
 
     def step(self, actions: dict[str, Any]) -> tuple[Step | dict[str, Any], Record | None]:
         """Plays one step. Returns its outcome, or, where that is not wanted, only what is seen next."""

@@ -19,6 +19,7 @@ import numpy as np
 from paceline.engine import put_back, take
 from paceline.errors import BadInput
 from paceline.kinds import Single, as_parallel, check_infos, parts_of, shown
+from paceline.lasting import LASTING
 from paceline.ordered import Ordered
 from paceline.seeds import RunningDigest
 from paceline.spaces import has_nan
@@ -144,6 +145,8 @@ class Rollout:
         begin = perf_counter()
         env = as_parallel(self._mission.build(**self._options), self._mission.name)
         self.building += perf_counter() - begin
+        LASTING.meet(env)
+        LASTING.begin()
         return env
 
     @property
@@ -180,6 +183,7 @@ class Rollout:
         """
         if anew:
             self._renew()
+        LASTING.begin()
         self.begun, self.over = True, False
         self._running, self._infos = RunningDigest(), {}
         self.episode = Episode(self._mission.name, self._index, seed, seats=dict(self.players))
@@ -318,6 +322,7 @@ class Rollout:
 
     def _end(self, *, ended: bool, truncated: bool) -> None:
         self.over = True
+        LASTING.end()
         self.episode.ended, self.episode.truncated = bool(ended), bool(truncated)
         count = getattr(self.env, "episode_totals", None)
         totals = count() if callable(count) else None

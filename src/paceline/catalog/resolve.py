@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,7 @@ from paceline.catalog.policies import (
     tell_limit,
     with_shares,
 )
-from paceline.errors import BadInput
+from paceline.errors import BadInput, check_seconds
 from paceline.team import Player, is_policy
 from paceline.types import Mission
 
@@ -72,8 +71,7 @@ def casts_of(
     Raises:
         BadInput: one of them cannot be had, or the limit makes no sense.
     """
-    if action_limit is not None and not 0 < action_limit < math.inf:
-        raise BadInput(f"an action may take {action_limit:g} s at most: that makes no sense; give more than 0")
+    check_seconds("action_limit", action_limit)
     items = _items(given)
     kinds: dict[Any, tuple[Player, ...]] = {}
     casts = []

@@ -10,7 +10,7 @@ from typing import Any
 from paceline.catalog.missions import DEFAULT, find_missions
 from paceline.catalog.resolve import casts_of
 from paceline.cli._resuming import validated
-from paceline.errors import BadInput
+from paceline.errors import BadInput, check_seconds
 from paceline.evaluate.given import chosen_device
 from paceline.evaluate.replacement import mixed
 from paceline.evaluate.run import Run
@@ -49,6 +49,7 @@ class Asked:
 
     def run(self, setting: Setting, *, apart: bool = False) -> Run:
         """The run; what is wrong with it is told. `apart`: no mission or policy of a user's is loaded here."""
+        check_seconds("action_timeout", self.action_timeout)
         if self.timeout_action not in ("late", "noop"):
             raise BadInput(f"--timeout-action {self.timeout_action}: give late, or noop")
         if self.timeout_action == "noop" and self.action_timeout is None:

@@ -37,6 +37,7 @@ from paceline.collect.store import Store, file_digests
 from paceline.collect.task_sets import DRAW, DrawnTasks, named_tasks
 from paceline.engine import Plan, Pool, Published, Trace, find_backend
 from paceline.errors import BadInput, Closed, NotKept, RolloutsFailed
+from paceline.lasting import LASTING
 from paceline.team.device import find_device
 
 Watcher = Callable[[int, int], None]
@@ -110,6 +111,7 @@ class Collector:
         self._is_closed = False
         self._turn = Lock()
         self._places = Places(self._spec, asked, pool, trace)
+        LASTING.begin_anew()
 
     def __enter__(self) -> Collector:
         return self

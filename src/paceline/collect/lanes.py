@@ -17,6 +17,7 @@ from paceline.collect.clock import Clock, this_worker
 from paceline.collect.jobs import Job, Spec
 from paceline.engine import Anew, draws_of
 from paceline.errors import BadInput
+from paceline.lasting import LASTING
 from paceline.rollout import Acts, Rollout
 from paceline.tape import Tape, Track
 from paceline.types import Seat, Step
@@ -106,6 +107,7 @@ class WatchedLane(Lane):
 
     def begin(self, job: Job) -> Any:
         """As a lane does; with whether it drew. What was asked before is not needed to rebuild it."""
+        LASTING.say()
         return Anew(self._watched(super().begin, job))
 
     def step(self, actions: dict[str, Any]) -> Any:

@@ -14,6 +14,7 @@ def notes_on(chunks: Sequence[Chunk]) -> Iterator[Note]:
     """What there is to tell of what was played."""
     if drawn := sorted({name for chunk in chunks for name in chunk.draws}):
         yield "draws", f"rollouts draw from {', '.join(drawn)}, which they share: they were played one at a time"
+    yield from ((text, text) for chunk in chunks for text in chunk.lasting)
     if unclosed := next((chunk.unclosed for chunk in chunks if chunk.unclosed), ""):
         yield "close", f"close() of an environment {unclosed}; its rollouts count"
     played = sorted((each for chunk in chunks for each in chunk.played), key=lambda each: each.index)

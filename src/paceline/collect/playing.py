@@ -17,6 +17,7 @@ from paceline.collect.clock import Clock, this_worker
 from paceline.collect.jobs import Job, Spec
 from paceline.collect.lanes import Columns, Crew, Here, Lane, Lanes, Team, queues_of
 from paceline.engine import Pool, data_record, draws_of, kept
+from paceline.lasting import LASTING
 from paceline.rollout import play
 from paceline.schedule import Impatient, Patience, TooLong
 from paceline.seeds import digest
@@ -54,6 +55,7 @@ class Chunk:
         busy: Worker → seconds in which it played.
         draws: Which process-wide generators were drawn from, if any: those rollouts were played one at a time.
         unclosed: What `close()` of an environment raised, in words; empty: none did.
+        lasting: What changed in play that belongs to the process, in words.
     """
 
     played: list[Played]
@@ -61,6 +63,7 @@ class Chunk:
     busy: dict[int, float] = field(default_factory=dict)
     draws: tuple[str, ...] = ()
     unclosed: str = ""
+    lasting: tuple[str, ...] = ()
 
 
 class Interrupted(KeyboardInterrupt):
@@ -125,7 +128,7 @@ def play_chunk(spec: Spec, jobs: Sequence[Job], patience: Patience | None = None
         known["draws"] = chunk.draws
         chunk.played = _alone(spec, chunk, jobs)
     chunk.clock.wall += perf_counter() - begin
-    chunk.busy[this_worker()] = chunk.clock.wall
+    chunk.busy[this_worker()], chunk.lasting = chunk.clock.wall, tuple(LASTING.news())
     return chunk
 
 

@@ -80,6 +80,7 @@ def _findings(trial: Trial, progress: Callable[[str], None]) -> list[Finding]:
     for what, ask in _PLAYED:
         progress(what)
         findings.append(ask(trial))
+    findings += trial.run(lambda: questions.lasting(trial))
     progress("timing it")
     costs = trial.run(lambda: measure(trial.factory, trial.seed))
     return [*findings, questions.cost(trial, costs), questions.waiting(trial, costs), questions.plan(trial, costs)]

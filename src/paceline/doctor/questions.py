@@ -12,10 +12,11 @@ from paceline.doctor.costs import Costs, duration, message_seconds
 from paceline.engine import Pool, budget, wire
 from paceline.engine.plan import MOST_OWN, Measured, choose
 from paceline.errors import NotSendable, PacelineError
+from paceline.lasting import Lasting
 from paceline.seeds import digest
 from paceline.testing.elsewhere import sendable
 from paceline.testing.envs import Trial
-from paceline.testing.findings import Finding
+from paceline.testing.findings import Finding, lasting_findings
 from paceline.testing.playing import Moment, difference, make_player, played
 
 PLANNED = 8
@@ -52,6 +53,20 @@ def order(trial: Trial) -> Finding:
             return {trial.seed: played(trial.factory, trial.seed, trial.steps)}
 
     return trial.compare("order", "Built after another one", after_another)
+
+
+def lasting(trial: Trial) -> list[Finding]:
+    """What of its classes and modules changes in play? There is a finding for each thing, and none if nothing does."""
+
+    def look_at(watch: Lasting) -> None:
+        for number in range(2):
+            with closing(make_player(trial.factory, trial.seed + number)) as player:
+                watch.meet(player.env)
+                watch.look()
+                player.play(min(trial.steps, 20))
+                watch.look()
+
+    return lasting_findings(look_at)
 
 
 def paceline(trial: Trial) -> Finding:

@@ -16,6 +16,7 @@ from typing import Any
 from paceline.engine import Plan, Pool, data_record
 from paceline.errors import BadInput, MemberExit, WorkerLost, attempt
 from paceline.evaluate.run import Job, Run
+from paceline.lasting import LASTING
 from paceline.rollout import Rollout, play
 from paceline.schedule import Impatient, Note, Patience, TooLong, in_words
 from paceline.seeds import digest
@@ -61,6 +62,7 @@ def play_episode(run: Run, job: Job, patience: Patience | None = None) -> Played
     finally:
         if rollout is not None:
             notes += _closed(rollout, episode, closing_mark(run.setting.blackbox, run.key(job)))
+    notes += [(text, text) for text in LASTING.news()]
     if rollout is not None and rollout.nan_seen is not None:
         notes.append(nan_note(episode.mission, rollout.nan_seen))
     if rollout is not None and rollout.begun:

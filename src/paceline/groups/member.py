@@ -21,6 +21,7 @@ from paceline.engine import Anew, data_record
 from paceline.errors import BadInput, PacelineError
 from paceline.groups.trajectory import Turned, check_is_state
 from paceline.kinds import reward_of
+from paceline.lasting import LASTING
 from paceline.types import Failure
 
 data_record(Failure)
@@ -45,6 +46,8 @@ class Member:
         self._tells_raw = False  # whether the environment itself says raw_reward, in this episode
         self._names: dict[Any, str] = {}
         self._numbers: dict[str, Any] = {}
+        LASTING.meet(self._env)
+        LASTING.begin()
         check_is_text_env(self._env, tag)
         self._takes = takes(self._env.reset)
         if all(callable(getattr(self._env, name, None)) for name in ("snapshot", "restore")):
@@ -64,6 +67,8 @@ class Member:
                 "after they began alike; leave dynamics: member out"
             )
         self._used, self._over, self._tells_raw = 0, False, False
+        LASTING.begin()
+        LASTING.say()
         self._env.reset(**{name: value for name, value in offered.items() if self._takes(name)})
         names = lookup_of(self._env)
         state = self._env.render()

@@ -22,7 +22,7 @@ import numpy as np
 from paceline.engine import Handle, Pool, wait_for_any
 from paceline.engine.calls import Found
 from paceline.engine.interrupts import UNINTERRUPTED
-from paceline.errors import BadInput, Closed, PlanNotMet, SharedRandomness
+from paceline.errors import BadInput, Closed, PlanNotMet, SharedRandomness, check_seconds
 from paceline.groups.trajectory import Said, Trajectory
 from paceline.types import Failure
 
@@ -95,8 +95,7 @@ def check_straggling(quorum: float | None, deadline: float | None, late: str = "
     """Raises `BadInput` for what makes no sense."""
     if quorum is not None and not 0 < quorum <= 1:
         raise BadInput(f"quorum={quorum}; give a share above 0, up to 1")
-    if deadline is not None and not deadline > 0:
-        raise BadInput(f"deadline={deadline} makes no sense; give seconds above 0")
+    check_seconds("deadline", deadline)
     if late not in _LATE:
         raise BadInput(f"late={late!r}; give 'wait' or 'truncate'")
 

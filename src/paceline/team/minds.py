@@ -9,7 +9,6 @@ then they are asked in one call.
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,12 +21,14 @@ import numpy as np
 
 from paceline.engine import OwnStreams, Published, StoreKey, put_back, take
 from paceline.errors import BadInput, brief
+from paceline.lasting import LASTING
 from paceline.seeds import Key, seed_of
 from paceline.spaces import Array, bounds_of, checked, get_observation, noop_of, put_action, shape_of, usual_action
 from paceline.tape import Track
 from paceline.team.batches import Batch, Joint
 from paceline.team.blackbox import BlackBox
 from paceline.team.chairs import Chair
+from paceline.team.copies import own, why_not_copied
 from paceline.team.players import Player, plainly_acts
 from paceline.types import Acted, Seat
 
@@ -383,14 +384,19 @@ def _saves_itself(policy: Any) -> bool:
 def built(player: Player, factory: Callable[..., Any], seat: Seat) -> Any:
     """A policy: what is given if it is one, otherwise what it makes. It is given the seat if it asks for one
     argument, or has one that is called `seat`."""
-    if plainly_acts(player):
-        return factory
+    policy = factory if plainly_acts(player) else _made(player, factory, seat)
+    LASTING.meet(policy)
+    return policy
+
+
+def _made(player: Player, factory: Callable[..., Any], seat: Seat) -> Any:
+    given = player.factory  # of which `factory` is a copy
     try:
-        takes_seat = _takes_seat.get(factory)
+        takes_seat = _takes_seat.get(given)
         if takes_seat is None:
-            takes_seat = _takes_seat[factory] = _takes_one(factory)
+            takes_seat = _takes_seat[given] = _takes_one(given)
     except TypeError:  # it cannot be remembered
-        takes_seat = _takes_one(factory)
+        takes_seat = _takes_one(given)
     return factory(seat) if takes_seat else factory()
 
 
@@ -411,27 +417,4 @@ def _takes_one(factory: Callable[..., Any]) -> bool:
 
 def cannot_be_copied(player: Player) -> str | None:
     """Why every seat and episode shares the policy that was given for a player; None: each has a copy, or its own."""
-    if not plainly_acts(player) or _has_no_state(player.factory):
-        return None
-    try:
-        copy.deepcopy(player.factory)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return None
-
-
-def own(factory: Callable[..., Any]) -> Callable[..., Any]:
-    """A copy of a factory that may hold state, as a mind in a process gets one by being sent there: what the policies
-    of a mind share through their factory is theirs, and not another episode's. What cannot be copied cannot be sent
-    either, and there is one of it."""
-    if _has_no_state(factory):
-        return factory
-    try:
-        return copy.deepcopy(factory)
-    except Exception:
-        return factory
-
-
-def _has_no_state(factory: Callable[..., Any]) -> bool:
-    """Whether it is a class, or a function, which counts as one without state; a method has its object's."""
-    return inspect.isclass(factory) or (inspect.isroutine(factory) and not inspect.ismethod(factory))
+    return why_not_copied(player.factory) if plainly_acts(player) else None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from types import MappingProxyType
 
-from paceline.errors import BadInput
+from paceline.errors import BadInput, check_seconds
 
 GROUP = "paceline.agents"
 
@@ -57,6 +57,7 @@ def names() -> list[str]:
 
 def check_deadline(name: str, deadline: float | None) -> None:
     """Says so where a deadline for calls cannot be kept."""
+    check_seconds("call_deadline", deadline)
     if deadline is not None and find(name).backend in ("inline", "thread"):
         raise BadInput(
             f"a call deadline cannot be kept where agents={name!r}: only a policy in a process of its own can be "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from paceline.lasting import Lasting
 
 Verdict = Literal["ok", "warning", "problem"]
 
@@ -33,6 +35,17 @@ class Finding:
     def to_dict(self) -> dict[str, Any]:
         """The same as plain data."""
         return asdict(self)
+
+
+def lasting_findings(look_at: Callable[[Lasting], None]) -> list[Finding]:
+    """A warning for each thing that belongs to the process and changes in play.
+
+    Args:
+        look_at: Plays several times, and has what is given look before and after.
+    """
+    watch = Lasting()
+    look_at(watch)
+    return [Finding("lasting", "warning", f"{text}.") for text in watch.news()]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -10,10 +11,11 @@ import numpy as np
 
 from paceline.engine import wire
 from paceline.errors import BadInput
+from paceline.lasting import Lasting
 from paceline.rollout import play
 from paceline.seeds import digest, seed_of
 from paceline.testing.elsewhere import Failed, another_hash_seed, run_elsewhere, sendable
-from paceline.testing.findings import Finding, Report
+from paceline.testing.findings import Finding, Report, lasting_findings
 from paceline.testing.generators import Watch, strange_generators
 from paceline.types import Acted, Seat, Step
 
@@ -78,6 +80,7 @@ class PolicyTrial:
         yield self._same("again", "Built again and reset with the same seed", self._built_again)
         yield self._same("restart", "Reset with the same seed in mid-play", self._reset_again)
         yield self._process()
+        yield from lasting_findings(self._look_at)
         if hasattr(policy, "snapshot") or hasattr(policy, "restore"):
             yield self._snapshot(policy)
         if hasattr(policy, "act_batch"):
@@ -116,6 +119,14 @@ class PolicyTrial:
         policy = self._factory()
         _act(policy, self._seed, self._observations)
         return _act(policy, self._seed, self._observations)
+
+    def _look_at(self, watch: Lasting) -> None:
+        for _ in range(2):
+            policy = self._factory()
+            watch.meet(policy)
+            watch.look()
+            self._run(partial(_act, policy, self._seed, self._observations))
+            watch.look()
 
     def _generators(self) -> Finding:
         touched = self._run(self._touched)

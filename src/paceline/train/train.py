@@ -12,7 +12,7 @@ import numpy as np
 
 from paceline.checkpoints import Checkpoints
 from paceline.engine import Plan, Trace, find_backend
-from paceline.errors import BadInput
+from paceline.errors import BadInput, check_seconds
 from paceline.fingerprint import Fingerprint, fingerprint, plain_text
 from paceline.records import Records, numbered
 from paceline.team.device import find_device
@@ -108,8 +108,7 @@ def train(
         Diverged: an update gave numbers that are not finite.
         Exception: what a learner or an environment raised.
     """
-    if deadline is not None and not (type(deadline) in (int, float) and deadline > 0):
-        raise BadInput(f"deadline={deadline!r} makes no sense; give seconds above 0")
+    check_seconds("deadline", deadline)
     for name, flag in (("free_running", free_running), ("resume", resume), ("trust", trust)):
         if not isinstance(flag, bool):
             raise BadInput(f"{name}={flag!r} makes no sense; give True or False")

@@ -22,6 +22,7 @@ from paceline.engine import Anew
 from paceline.engine.generators import GENERATORS
 from paceline.errors import BadInput, brief
 from paceline.kinds import check_gymnasium
+from paceline.lasting import LASTING
 from paceline.seeds import seed_of, sequence
 from paceline.spaces import Array, Writer, leaves, reader
 from paceline.vector.described import described
@@ -131,6 +132,8 @@ class Instance:
         before = GENERATORS.peek()
         self._env = make()
         self._drew = bool(GENERATORS.touched(before))
+        LASTING.meet(self._env)
+        LASTING.begin()
         check_gymnasium(self._env, f"the recipe of env {number}", "make_vec takes Gymnasium envs", derived=True)
         self._number, self._rules = number, rules
         self._seed_if_unseeded()
@@ -195,6 +198,8 @@ class Instance:
         Returns the observation, the info, and whether this or the constructor drew from a process-wide generator.
         """
         self._over, self._step = False, 0
+        LASTING.begin()
+        LASTING.say()
         self._episode, self._seed = (self._episode + 1, self._seed) if seed is None else (0, seed)
         before = GENERATORS.peek()
         task = task if task is not None else self._task()
@@ -262,6 +267,8 @@ class Instance:
         """An episode that begins by itself: its seed and its task follow from env and episode, if they have any."""
         rules = self._rules
         self._episode, self._step = self._episode + 1, 0
+        LASTING.begin()
+        LASTING.say()
         if rules.tasks is None and not rules.reseed and self._kept is None:
             try:
                 begun = self._env.reset()

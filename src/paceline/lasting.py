@@ -1,0 +1,272 @@
+"""What lasts beyond an episode because it belongs to the process: attributes of classes, and variables of modules.
+
+    env, policy ──► its own classes, the functions that these use ──► seen now and then ──► what differs is told once
+
+Results depend on the plan where such a thing changes in play: it follows from which episodes and envs share a process.
+Looked at is code of the user's own, and in it plain data and random generators; nothing is called. A value that was
+empty and is filled, and a dict that only gets more keys, are caches and not told.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import itertools
+import logging
+import random
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from paceline.fingerprint import is_bound
+from paceline.sources import is_own
+
+_INSTALLED = {"site-packages", "dist-packages"}
+_WRAPPED = ("env", "made", "aec_env", "par_env")
+"""Where wrappers of environments keep what they wrap."""
+_MOST_ITEMS, _MOST_BYTES, _DEEPEST = 1000, 1 << 16, 4
+_PLAIN = (bool, int, str, bytes, complex, type(None), range)
+_OF_A_FILLING, _ENOUGH = 1, 2
+_log = logging.getLogger("paceline.lasting")
+
+
+class Lasting:
+    """What lasts in this process, as far as environments and policies that were met lead there."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forgets everything: another run begins in this process."""
+        self._met: WeakSet[Any] = WeakSet()
+        self._classes: dict[str, type] = {}
+        self._variables: dict[str, tuple[Mapping[str, Any], str]] = {}
+        self._plays, self._next, self._looks = 0, 1, False
+        self._seen: dict[str, Any] = {}  # name → value, as something that can be compared later
+        self._weights: Counter[str] = Counter()
+        self._told: set[str] = set()
+        self._news: list[str] = []
+
+    def meet(self, thing: Any) -> None:
+        """Learns what is to be looked at of an environment or a policy."""
+        known = len(self._classes) + len(self._variables)
+        try:
+            while thing is not None:
+                for part in _parts(thing):
+                    self._explore(part)
+                inside = getattr(thing, "__dict__", {})
+                thing = next((inside[name] for name in _WRAPPED if name in inside), None)
+        except Exception:  # a user's object may be anything; what is not looked at is not told
+            return
+        if len(self._classes) + len(self._variables) > known:
+            self._plays, self._next = 0, 1
+
+    def begin(self) -> None:
+        """An episode begins, or an environment has been built. Looks at the first since something new was met, at the
+        second, the fourth, the eighth …"""
+        self._plays += 1
+        self._looks = self._plays >= self._next
+        if self._looks:
+            self._next = 2 * self._plays
+            self.look()
+
+    def end(self) -> None:
+        """The episode ends that was begun last."""
+        if self._looks:
+            self._looks = False
+            self.look()
+
+    def news(self) -> list[str]:
+        """What has been found since this was last asked."""
+        news, self._news = self._news, []
+        return news
+
+    def say(self) -> None:
+        """Gives the news to the log: a worker's comes to the caller's process."""
+        for text in self.news() if self._news else ():
+            _log.warning(text, extra={"lasting": text})
+
+    def look(self) -> None:
+        """Looks, and compares with what was there before."""
+        with self._lock:
+            try:
+                seen = dict(self._values())
+            except RuntimeError:  # another thread has changed a container in the meantime
+                return
+            for name, value in seen.items():
+                before = self._seen.get(name, value)
+                if before != value and not _is_growth(before, value):
+                    self._weights[name] += _OF_A_FILLING if _is_empty(before) else _ENOUGH
+                    if self._weights[name] >= _ENOUGH and name not in self._told:
+                        self._told.add(name)
+                        self._news.append(_sentence(name, is_variable=name in self._variables))
+            self._seen = seen
+
+    def _explore(self, root: Any) -> None:
+        left = [root]
+        while left:
+            thing = left.pop()
+            mark = thing.__code__ if isinstance(thing, FunctionType) else thing
+            if mark in self._met:
+                continue
+            self._met.add(mark)
+            if not _is_own(thing.__module__ or ""):
+                continue
+            if isinstance(thing, FunctionType):
+                left += self._of_function(thing)
+            else:
+                self._classes[f"{thing.__module__}.{thing.__qualname__}"] = thing
+                left += [part for value in list(vars(thing).values()) for part in _code_in(value)]
+                left += thing.__bases__
+
+    def _of_function(self, function: FunctionType) -> list[Any]:
+        """Notes the variables that a function uses. Returns the functions and classes among them and in its closure."""
+        variables = function.__globals__
+        used = {name: variables.get(name) for name in _names(function.__code__) - vars(builtins).keys()}
+        for name, value in used.items():
+            if not _code_in(value):
+                self._variables[f"{function.__module__}.{name}"] = variables, name
+        cells = [cell.cell_contents for cell in function.__closure__ or () if is_bound(cell)]
+        return [part for value in [*used.values(), *cells] for part in _code_in(value)]
+
+    def _values(self) -> Iterator[tuple[str, Any]]:
+        for name, kind in list(self._classes.items()):
+            for attribute, value in list(vars(kind).items()):
+                if not attribute.startswith("__") and (plain := _plain(value)) is not None:
+                    yield f"{name}.{attribute}", plain
+        for name, (variables, variable) in list(self._variables.items()):
+            if variable in variables and (plain := _plain(variables[variable])) is not None:
+                yield name, plain
+
+
+LASTING = Lasting()
+"""Of this process."""
+
+
+class _Once(logging.Filter):
+    """Lets a finding through once, from whichever worker it comes first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = str(getattr(record, "lasting", record.msg))
+        is_new = text not in self._told
+        self._told.add(text)
+        return is_new
+
+
+_log.addFilter(_Once())
+
+
+def _sentence(name: str, *, is_variable: bool) -> str:
+    what, who, where = (
+        ("a variable of a module", "all code", "in an object, or in a closure")
+        if is_variable
+        else ("an attribute of a class", "all instances", "in the instance")
+    )
+    return (
+        f"{name} is {what} and changes in play: {who} in a process share it, so results can depend on the plan, which "
+        f"says what shares one; keep it {where}"
+    )
+
+
+# -- what leads where --------------------------------------------------------------------------------------
+
+
+def _parts(thing: Any) -> list[Any]:
+    """The classes and functions of an environment or a policy."""
+    while isinstance(thing, partial):
+        thing = thing.func
+    if isinstance(thing, MethodType):
+        return [type(thing.__self__), *_code_in(thing.__func__)]
+    return _code_in(thing) or [type(thing)]
+
+
+def _code_in(value: Any) -> list[Any]:
+    """The function or class that a value is, or that it wraps."""
+    if isinstance(value, property):
+        return [part for each in (value.fget, value.fset) for part in _code_in(each)]
+    value = getattr(value, "__func__", value) if isinstance(value, staticmethod | classmethod | MethodType) else value
+    return [value] if isinstance(value, FunctionType | type) else []
+
+
+@cache
+def _names(code: CodeType) -> frozenset[str]:
+    """The variables of its module that code reads or writes."""
+    found = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "STORE_GLOBAL")}
+    inside = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return frozenset(found).union(*map(_names, inside))
+
+
+@cache
+def _is_own(module: str) -> bool:
+    """Whether a module is a user's own, and not installed, nor ours."""
+    if module == "__main__":
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None:
+        return False
+    path = Path(file).resolve()
+    return is_own(path) and not _INSTALLED.intersection(path.parts)
+
+
+# -- values ------------------------------------------------------------------------------------------------
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Something that equals itself as long as the value is the same; None: the value is no plain data."""
+    if type(value) in _PLAIN:
+        return type(value), value
+    if isinstance(value, float | np.generic | itertools.count):
+        return type(value), repr(value)  # NaN is the same as NaN
+    if isinstance(value, np.ndarray):
+        return None if value.dtype.hasobject else (value.shape, value.dtype.str, _sample(value))
+    if isinstance(value, random.Random):
+        return value.getstate()
+    if isinstance(value, np.random.Generator):
+        return _plain(value.bit_generator.state, depth)
+    if isinstance(value, np.random.RandomState):
+        return _plain(value.get_state(legacy=False), depth)
+    return _plain_container(value, depth + 1) if depth < _DEEPEST else None
+
+
+def _plain_container(value: Any, depth: int) -> Any:
+    read: Callable[[Any], Any] = partial(_plain, depth=depth)
+    if type(value) is dict:
+        found = {key: read(value[key]) for key in list(value)[:_MOST_ITEMS] if type(key) in _PLAIN}
+        return None if None in found.values() or (value and not found) else found
+    if type(value) in (list, tuple, deque, set):
+        items = list(value)
+        parts = [read(each) for each in items[:: max(1, len(items) // _MOST_ITEMS)]]
+        if None not in parts:
+            return type(value), len(items), sorted(map(repr, parts)) if type(value) is set else parts
+    return None
+
+
+def _sample(array: np.ndarray[Any, Any]) -> bytes:
+    flat = array.reshape(-1)
+    return flat[:: max(1, array.nbytes // _MOST_BYTES)].tobytes()
+
+
+def _is_empty(plain: Any) -> bool:
+    """Whether a value was None, False, 0 or an empty container: it may be filled once, as a cache is."""
+    if isinstance(plain, dict):
+        return not plain
+    return plain[1] in (None, False, 0, "", b"", "0.0") or (plain[0] in (list, tuple, deque, set) and not plain[1])
+
+
+def _is_growth(before: Any, now: Any) -> bool:
+    """Whether a dict has what it had, and more."""
+    both = isinstance(before, dict) and isinstance(now, dict)
+    return both and all(now.get(key) == value for key, value in before.items())

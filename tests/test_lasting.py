@@ -1,0 +1,140 @@
+"""What belongs to the process and changes in play is told once; caches, constants and what is installed are not."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from players import Walk
+
+from paceline import evaluate, make_vec
+from paceline.doctor.questions import lasting
+from paceline.lasting import Lasting
+from paceline.testing import check_policy
+from paceline.testing.envs import Trial
+from paceline.types import Mission
+
+WALK = Mission("walk", Walk, {"length": 5})
+RNG, IDS, TABLE = np.random.default_rng(0), itertools.count(), {"a": [1, float("nan")]}
+
+
+class Counted(Walk):
+    """Counts its instances on the class."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__(5)
+        type(self).made += 1
+
+
+class Here(Counted):
+    """The same, counted by itself."""
+
+    made = 0
+
+
+class Away(Counted):
+    """Another one."""
+
+    made = 0
+
+
+class Careful(Walk):
+    """Fills caches, has constants, and keeps a dict to which it only adds."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": [], "nothing": float("nan")}
+    loaded: str | None = None
+    by_seed: ClassVar[dict[Any, int]] = {}
+    table = np.zeros(10)
+
+    def __init__(self) -> None:
+        super().__init__(5)
+        Careful.loaded = "it is"
+
+    @functools.lru_cache  # noqa: B019
+    def doubled(self, number: int) -> int:
+        return 2 * number
+
+    def reset(self, **given: Any) -> Any:
+        Careful.by_seed[given.get("seed")] = self.doubled(len(TABLE)) + len(self.table)
+        return super().reset(**given)
+
+
+class Draws:
+    """Draws from a generator of its module."""
+
+    def reset(self, seed: int) -> None: ...
+
+    def act(self, seen: Any) -> int:
+        return drawn()
+
+
+def drawn() -> int:
+    next(IDS)
+    return int(RNG.integers(3))
+
+
+def remembers() -> Callable[[Any], int]:
+    memory: list[int] = []
+    return lambda seen: memory.append(1) or len(memory) % 3
+
+
+def test_what_changes_in_play_and_is_not_the_objects_own_is_in_the_report() -> None:
+    def noted(mission: Mission, policy: Any, plan: int = 0) -> list[str]:
+        report = evaluate(mission, policy, episodes=4, plan=plan, agents="off")
+        return [note.partition(" is ")[0] for note in report.notes]
+
+    assert noted(Mission("counted", Counted), lambda seen: 0) == [f"{__name__}.Counted.made"]
+    assert sorted(noted(WALK, lambda seen: drawn())) == [f"{__name__}.IDS", f"{__name__}.RNG"]
+    assert sorted(noted(WALK, Draws, plan=1)) == [f"{__name__}.IDS", f"{__name__}.RNG"]
+    assert noted(Mission("careful", Careful), remembers()) == []
+
+
+@pytest.mark.parametrize(("kind", "plan"), [(Here, 0), (Away, 2)])
+def test_a_vector_tells_it_once(kind: type, plan: int, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING), make_vec(kind, 4, plan=plan) as envs:
+        for seed in range(3):
+            envs.reset(seed=seed)
+    told = [record.getMessage() for record in caplog.records if f"{kind.__name__}.made" in record.getMessage()]
+    assert len(told) == 1
+    assert "changes in play: all instances in a process share it" in told[0]
+
+
+def test_looks_become_rare() -> None:
+    watch, plays, looks = Lasting(), list[int](), list[int]()
+    watch.look = lambda: looks.append(len(plays))  # type: ignore[method-assign]
+    for number in range(1, 101):
+        plays.append(number)
+        watch.begin()
+        watch.end()
+    assert looks == [1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 32, 32, 64, 64]
+
+
+def test_what_is_installed_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "site-packages"
+    place.mkdir()
+    (place / "bought.py").write_text("class Env:\n    made = 0\n")
+    monkeypatch.syspath_prepend(place)
+    from bought import Env  # type: ignore[import-not-found]
+
+    watch = Lasting()
+    watch.meet(Env())
+    for Env.made in range(1, 5):
+        watch.look()
+    assert watch.news() == []
+
+
+def test_env_and_policy_are_examined_for_it() -> None:
+    (finding,) = lasting(Trial(Counted, 20, 0))
+    assert finding.sentence.startswith(f"{__name__}.Counted.made is an attribute of a class and changes in play")
+    assert lasting(Trial(Careful, 20, 0)) == []
+    found = [each for each in check_policy(Draws, [np.zeros(2)] * 4).findings if each.name == "lasting"]
+    assert sorted(each.sentence.partition(" is ")[0] for each in found) == [f"{__name__}.IDS", f"{__name__}.RNG"]
+    assert {each.verdict for each in found} == {"warning"}
