@@ -18,7 +18,7 @@ PACKAGE = Path(paceline.__file__).parent
 DATA = frozenset({"types", "roles", "seeds", "errors", "settings", "options"})
 ENGINE = DATA | {"engine"}
 KEPT = frozenset({"records", "run_lock", "sources", "fingerprint", "checkpoints"})
-LOOP = ENGINE | KEPT | {"kinds", "ordered", "spaces", "rollout", "tape", "team", "schedule", "lockstep"}
+LOOP = ENGINE | KEPT | {"run", "kinds", "ordered", "spaces", "rollout", "tape", "team", "schedule", "lockstep"}
 JOBS = frozenset({"evaluate", "vector", "collect", "groups", "train", "meta"})
 PIECES = frozenset({"learning", "worlds", "policies", "adapters", "report"})
 ALL = LOOP | JOBS | PIECES | {"catalog", "doctor", "testing"}
@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "records": frozenset({"errors", "fingerprint", "run_lock"}),
     "run_lock": frozenset({"errors"}),
     "checkpoints": frozenset({"errors"}),
+    "run": ENGINE,
     "sources": frozenset(),
     "fingerprint": frozenset({"sources"}),
     "kinds": DATA,

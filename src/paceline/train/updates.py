@@ -23,7 +23,6 @@ from paceline.train.rings import Ring, Span
 from paceline.types import Failure
 
 _log = logging.getLogger("paceline")
-ON_FAILURE = ("fail", "retry", "freeze")
 FROZEN = "frozen after a failure"
 _OTHERWISE = "on_failure='freeze' would go on with the last weights"
 

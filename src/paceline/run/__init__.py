@@ -1,0 +1,33 @@
+"""A run, told once: what the jobs have in common around their loops."""
+
+from paceline.run.options import (
+    REQUIRED,
+    Count,
+    Device,
+    Directory,
+    Option,
+    Options,
+    Says,
+    Seconds,
+    Whole,
+    arguments,
+    checked,
+    checks_options,
+    common_options,
+)
+
+__all__ = [
+    "REQUIRED",
+    "Count",
+    "Device",
+    "Directory",
+    "Option",
+    "Options",
+    "Says",
+    "Seconds",
+    "Whole",
+    "arguments",
+    "checked",
+    "checks_options",
+    "common_options",
+]
