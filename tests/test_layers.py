@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "rollout": ENGINE | {"kinds", "ordered"},
     "spaces": DATA,
     "tape": DATA | {"spaces"},
-    "team": ENGINE | {"spaces", "tape"},
+    "team": ENGINE | {"run", "spaces", "tape"},
     "schedule": ENGINE | {"rollout"},
     "lockstep": ENGINE | {"rollout", "team"},
     **dict.fromkeys(JOBS, LOOP | {"catalog"}),

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from pathlib import PurePath
-from types import CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -173,7 +173,7 @@ def _open_definition(made: FunctionType | type) -> Opened:
 
 def _parts_of_function(function: FunctionType) -> dict[str, Any]:
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    bound = {f"closure {name}": cell.cell_contents for name, cell in cells if _is_bound(cell)}
+    bound = {f"closure {name}": cell.cell_contents for name, cell in cells if is_bound(cell)}
     defaults = {f"default {number}": each for number, each in enumerate(function.__defaults__ or ())}
     named = {f"default {name}": each for name, each in (function.__kwdefaults__ or {}).items()}
     return {"code": function.__code__, **bound, **defaults, **named, **_globals(function)}
@@ -217,7 +217,8 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def _is_bound(cell: Any) -> bool:
+def is_bound(cell: CellType) -> bool:
+    """Whether a variable of a closure has a value."""
     try:
         cell.cell_contents  # noqa: B018
     except ValueError:

@@ -14,8 +14,8 @@ from paceline.types import Acted, Seat
 class Policy(Protocol):
     """A mind for one seat. It is built by a factory, `factory(seat)` or `factory()`, in the worker where it lives.
 
-    An object that is given in place of a factory is copied there. A plain callable `obs -> action` counts as a policy
-    without state. A policy may also have:
+    An object or a plain callable `obs -> action` that is given in place of a factory is copied there, a function with
+    its closure and defaults. A policy may also have:
 
     - `reset(seed)`: begins an episode; every random number of the episode follows from `seed`.
     - `snapshot() -> state` and `restore(state)`: then it can be moved and rebuilt without replaying its episode.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import tee
+from itertools import chain, islice, tee
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -41,6 +41,7 @@ Note = tuple[str, str]
 """A topic, and what there is to tell of it: once per topic is enough."""
 
 _LOOK = 0.1  # seconds of items that auto plays here before it decides
+_LOOK_AT = 4096  # … and no more items than that
 STARTING = 0.3
 """Seconds that workers take to be of use: start, imports, first build."""
 
@@ -132,7 +133,8 @@ class Schedule(Generic[Item, Result]):
         seed: Root of the items' random streams.
         measured: The same as `play`, but raises `TooLong` when patience is over; asked where auto measures.
         noun: What an item is called in sentences.
-        waves: The items in the order in which they are begun: those of a wave side by side, waves one after another.
+        waves: Cuts the items into waves: those of one are played side by side, waves one after another.
+        width: How many items there are in a wave, at the most.
         is_result: Whether an answer is the result of an item; asked where only data is trusted.
         deadline: Seconds that an item may take before its worker is killed; None: as long as it likes.
         restarts: How often an item that kills its worker is tried.
@@ -149,7 +151,8 @@ class Schedule(Generic[Item, Result]):
     seed: int = 0
     measured: Callable[[Item, Patience], Result] | None = None
     noun: str = "episode"
-    waves: Callable[[Sequence[Item]], list[list[Item]]] = lambda items: [list(items)]
+    waves: Callable[[Iterable[Item]], Iterable[Iterable[Item]]] = lambda items: [items]
+    width: float = math.inf
     is_result: Callable[[Item, Any], bool] = lambda item, answer: True
     deadline: float | None = None
     restarts: int = 3
@@ -176,23 +179,31 @@ class Schedule(Generic[Item, Result]):
         self._own.close()
         self._pool = None
 
-    def run(self, items: Sequence[Item]) -> Iterator[tuple[Item, Result]]:
-        """Plays all of them; gives each when it has ended. An auto plan decides anew until there are workers."""
-        left = list(items)
-        if self._asked.backend == "auto" and self._pool is None and left:
-            self.plan = self._asked
-            plan = self.plan_unmeasured(self._width(left))
-            if plan is None:
-                patience, took = Patience.for_one_of(len(left)), list[float]()
-                yield from self.begin_here(left, patience, took)
-                plan = self._decide(patience, took, len(items) - len(left), left)
-            self.plan = plan
-        yield from self.run_as_planned(left)
+    def run(self, items: Iterable[Item], most: int) -> Iterator[tuple[Item, Result]]:
+        """Plays all of them; gives each when it has ended. An auto plan decides anew until there are workers.
 
-    def run_as_planned(self, items: Sequence[Item]) -> Iterator[tuple[Item, Result]]:
+        Args:
+            items: The items, wave after wave; each is made when it is about to be played.
+            most: How many there are, at the most.
+        """
+        items = iter(items)
+        if self._asked.backend == "auto" and self._pool is None and most:
+            self.plan = self._asked
+            plan = self.plan_unmeasured(int(min(self.width, most)))
+            if plan is None:
+                patience, took = Patience.for_one_of(most), list[float]()
+                first = list(islice(items, _LOOK_AT))
+                looked = len(first)
+                yield from self.begin_here(first, patience, took)
+                items, done = chain(first, items), looked - len(first)
+                plan = self._decide(patience, took, done, most - done)
+            self.plan = plan
+        yield from self.run_as_planned(items, most)
+
+    def run_as_planned(self, items: Iterable[Item], most: int) -> Iterator[tuple[Item, Result]]:
         """Plays all of them where `plan` says, which is not auto; gives each when it has ended."""
         for wave in self.waves(items):
-            yield from self.run_lazily(wave, len(items))
+            yield from self.run_lazily(wave, most)
 
     def run_lazily(self, items: Iterable[Item], most: int) -> Iterator[tuple[Item, Result]]:
         """The same for items that are made while others are played.
@@ -234,9 +245,6 @@ class Schedule(Generic[Item, Result]):
             self.here = self._own.enter_context(Pool([], seed=self.seed, trace=self.trace))
         return self.here
 
-    def _width(self, items: Sequence[Item]) -> int:
-        return max((len(wave) for wave in self.waves(items)), default=0)
-
     def plan_unmeasured(self, width: int) -> Plan | None:
         """The plan where there is nothing to measure; None: there is.
 
@@ -268,14 +276,14 @@ class Schedule(Generic[Item, Result]):
             item = left.pop(0)
             yield item, self._result(item, outcome)
 
-    def _decide(self, patience: Patience, took_each: list[float], done: int, left: Sequence[Item]) -> Plan:
-        share, each, count = min(1.0, patience.cpu / max(patience.wall, 1e-9)), _cost(took_each), len(left)
+    def _decide(self, patience: Patience, took_each: list[float], done: int, count: int) -> Plan:
+        share, each = min(1.0, patience.cpu / max(patience.wall, 1e-9)), _cost(took_each)
         noun = f"{'an' if self.noun[0] in 'aeiou' else 'a'} {self.noun}"
         took = f"{noun} takes about {each * 1e3:.0f} ms" if done else f"{noun} takes more than {each:.2f} s"
-        if not left:
+        if not count:
             return self._chosen("inline", 1, f"{took}: all were played before workers could have been of use")
         waits = share < WAITS_BELOW
-        workers = min(self._width(left), current_budget().slots * (WAITERS_PER_SLOT if waits else 1))
+        workers = min(int(min(self.width, count)), current_budget().slots * (WAITERS_PER_SLOT if waits else 1))
         gain = count * each * (1 - (1.0 if waits else TWO_CORES_ARE_NOT_TWICE_ONE) / max(1, workers))
         self._foregone += max(0.0, gain)
         if workers < 2 or (done and self._foregone <= STARTING):

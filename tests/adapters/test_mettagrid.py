@@ -28,7 +28,8 @@ from paceline.adapters.mettagrid.tokens import ActionTable, Reader, read
 from paceline.catalog import find_missions, find_policies
 from paceline.evaluate.replacement import mixed, replacements
 from paceline.evaluate.run import Job, Run
-from paceline.evaluate.spread import waves
+from paceline.evaluate.spread import by_episode, waves
+from paceline.team import Player
 from paceline.types import Mission
 
 WALKER, TEAM, RECURRENT = "class=cogs.Walker", "class=cogs.Team", "class=cogs.Recurrent"
@@ -687,7 +688,8 @@ def test_every_mix_of_candidate_and_pool_is_valued() -> None:
     ],
 )
 def test_what_is_left_out_of_the_levels_runs_one_after_another(levels: str, expected: list[Any]) -> None:
-    jobs = [Job(mission, index) for mission in range(2) for index in range(2)]
+    run = Run((Mission("a", dict), Mission("b", dict)), (Player("c", dict),), episodes=2)
+    jobs = run.jobs(by_episode=by_episode(levels.split()))
     assert [[(job.mission, job.index) for job in wave] for wave in waves(jobs, levels.split())] == expected
 
 

@@ -240,6 +240,41 @@ def test_rerun_plays_an_episode_again(desk: Path, tmp_path: Path) -> None:
     assert verdict == "the same"
 
 
+MOODY = """
+import os, signal, time
+from pathlib import Path
+
+class Moody:
+    def __init__(self):
+        self.asked = 0
+    def act(self, obs):
+        self.asked += 1
+        if self.asked == 3 and (mood := Path(__file__).with_name("mood")).exists():
+            exec(mood.read_text())
+        return 0
+"""
+
+
+def test_a_rerun_lives_through_an_episode_that_dies_or_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is played in a worker, with the deadline of the run."""
+    (tmp_path / "moody.py").write_text(MOODY)
+    monkeypatch.chdir(tmp_path)
+    words = ("-m", "courier,steps=5", "-p", "moody.py:Moody", "-e", "1", "-j", "1", "--episode-deadline", "5")
+    assert told(capsys, "eval", *words, "--out", "moody")[0] == 0
+    for mood, kind in [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "WorkerLost"),
+        ("os._exit(0)", "WorkerLost"),
+        ("time.sleep(1000)", "CallTimeout"),
+    ]:
+        (tmp_path / "mood").write_text(mood)
+        answer = run("rerun", "moody", "courier,steps=5/0", cwd=tmp_path)
+        assert answer.returncode == 1, answer.stderr
+        assert answer.stdout.splitlines()[-1] == "NOT the same"
+        assert f"agent agent_0, policy moody.py:Moody, step 2): {kind}" in answer.stdout
+
+
 @pytest.mark.usefixtures("table")
 def test_rerun_of_an_episode_that_is_not_there(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = told(capsys, "rerun", str(desk / "a"), "forage/9")
@@ -385,13 +420,16 @@ def test_where_the_time_went_is_written(desk: Path, tmp_path: Path) -> None:
         (("--parallel-policy=nowhere",), "there is no mode 'nowhere' for agents; give one of off, thread"),
         (("--parallel-agents",), "--parallel-agents is called --parallel-policy now"),
         (("--parallel-agents=thread",), "write --parallel-policy, or --parallel-policy=thread"),
-        (("-e", "0"), "episodes=0; give 1 or more"),
-        (("--seed", "-1"), "seed=-1; give 0 or more"),
-        (("--lanes", "0"), "lanes=0; give 1 or more"),
+        (("-e", "0"), "episodes=0; give a whole number, 1 or more"),
+        (("--seed", "-1"), "seed=-1; give a whole number, 0 or more"),
+        (("--lanes", "0"), "lanes=0; give a whole number, 1 or more"),
         (("--on-error", "ignore"), "on_error='ignore'; give one of continue, stop, retry"),
-        (("--max-failures", "0"), "max_failures=0 makes no sense; give more than 0"),
+        (("--max-failures", "0"), "max_failures=0; give a whole number, 1 or more"),
         (("--json", "--csv"), "--json and --csv both want all of the output"),
         (("--call-deadline", "1", "--parallel-policy=off"), "use agents='process'"),
+        (("--call-deadline", "nan"), "call_deadline=nan; give a finite number of seconds above 0"),
+        (("--episode-deadline", "1e999"), "episode_deadline=inf; give a finite number of seconds above 0"),
+        (("--action-timeout", "inf"), "action_timeout=inf; give a finite number of seconds above 0"),
         (("--episode-deadline", "1", "-j", "0"), "a deadline for episodes cannot be kept where plan='inline'"),
         (("--resume", "nothing"), "holds no run: there is no plan.json in it"),
         (("--device", "tpu"), "device='tpu': give auto, cpu, cuda or mps"),

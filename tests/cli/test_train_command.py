@@ -204,6 +204,7 @@ def test_seeds_are_a_table(told: Told, trained: Training) -> None:
         ((), "NAME or CONFIG.yaml, or --resume DIR"),
         ((MISSION,), "--epochs N"),
         ((MISSION, "--epochs", "0"), "epochs=0; give"),
+        ((*WORDS, "--deadline", "1e999"), "deadline=inf; give a finite number of seconds above 0"),
         ((MISSION, "--epochs", "many"), "Invalid value for '--epochs'"),
         (("no_such_hunt", "--epochs", "2"), "no_such_hunt"),
         ((*WORDS, "--learners", "dqm"), "dqm"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import socket
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -47,6 +48,21 @@ def test_messages_of_any_size_cross_a_channel(sizes: list[int]) -> None:
     finally:
         ours.close()
         theirs.close()
+
+
+def test_a_variable_that_functions_share_stays_shared() -> None:
+    def counting() -> tuple[Callable[[], None], Callable[[], int]]:
+        count = 0
+
+        def more() -> None:
+            nonlocal count
+            count += 1
+
+        return more, lambda: count
+
+    more, told = wire.unpack(wire.pack(counting()))
+    more()
+    assert told() == 1
 
 
 def test_a_full_line_keeps_what_it_cannot_send() -> None:

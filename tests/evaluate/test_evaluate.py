@@ -128,6 +128,26 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         played(out=tmp_path / "file")
 
 
+@pytest.mark.parametrize(
+    ("plan", "options"),
+    [(0, {}), (2, {}), ("auto", {}), (2, {"levels": ("missions", "agents")}), (0, {"agents": "batch"})],
+)
+def test_episodes_are_planned_as_they_are_played(plan: Any, options: dict[str, Any], tmp_path: Path) -> None:
+    """There may be more than memory could hold."""
+
+    def enough(episode: Episode, done: int, total: int) -> None:
+        assert total == 2 * 10**12
+        if done % 5 == 0:
+            raise KeyboardInterrupt
+
+    for count in (5, 10):
+        with pytest.raises(KeyboardInterrupt):
+            played(episodes=10**12, plan=plan, out=tmp_path, resume=True, watcher=enough, **options)
+        report = read_report(tmp_path)
+        assert (len(report.episodes), report.planned) == (count, 2 * 10**12)
+        assert report.episodes == sorted(report.episodes, key=lambda episode: (episode.mission, episode.index))
+
+
 def test_verify_plays_some_again() -> None:
     report = played(plan=2, verify=4)
     assert len(report.verified) == 4

@@ -317,7 +317,7 @@ def _raise(index: int, error: BaseException) -> Any:
 
 def collect(kind: str, plan: Plan) -> list[dict[str, Any]]:
     schedule = Schedule(partial(collected, kind), lambda index: index, _raise, plan, noun="rollout")
-    found = dict(result for _, result in schedule.run(range(6)))
+    found = dict(result for _, result in schedule.run(range(6), 6))
     return [found[index] for index in range(6)]
 
 

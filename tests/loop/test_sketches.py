@@ -34,7 +34,7 @@ def collected(index: int, lanes: int = 4) -> tuple[int, dict[str, Any]]:
 
 def collect(plan: Plan) -> list[dict[str, Any]]:
     with Schedule(collected, lambda index: index, _raise, plan, noun="rollout") as schedule:
-        found = dict(result for _, result in schedule.run(range(12)))
+        found = dict(result for _, result in schedule.run(range(12), 12))
     return [found[index] for index in range(12)]
 
 

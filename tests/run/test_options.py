@@ -42,7 +42,7 @@ def test_options_are_read_from_the_signature_and_the_docstring():
     assert options["seed"].default == 0
     assert options["seed"].meaning == "Root of everything random."
     assert options["rounds"].says == "a whole number, 1 or more"
-    assert options["limit"].says == "seconds above 0 or None"
+    assert options["limit"].says == "a finite number of seconds above 0 or None"
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_options_are_read_from_the_signature_and_the_docstring():
         ({"seed": -1}, "seed=-1; give a whole number, 0 or more"),
         ({"share": "much"}, "share='much'; give a number$"),
         ({"share": math.nan}, "share=nan; give a number$"),
-        ({"limit": 0}, "limit=0; give seconds above 0 or None"),
-        ({"limit": math.inf}, "limit=inf; give seconds above 0 or None"),
+        ({"limit": 0}, "limit=0; give a finite number of seconds above 0 or None"),
+        ({"limit": math.inf}, "limit=inf; give a finite number of seconds above 0 or None"),
         ({"mode": "bogus"}, "mode='bogus'; give fast or slow"),
         ({"again": 1}, "again=1; give True or False"),
         ({"out": 3}, "out=3; give a directory or None"),
@@ -95,7 +95,7 @@ def test_a_file_takes_the_same_options(tmp_path: Path):
             options.read(file, "rounds")
 
 
-JOBS = [paceline.train, paceline.meta, paceline.collect, paceline.Collector]
+JOBS = [paceline.evaluate, paceline.train, paceline.meta, paceline.collect, paceline.Collector]
 NOT_SAID = [None, True, -1, math.nan, "bogus", b"bytes", object()]
 
 

@@ -65,6 +65,19 @@ def test_a_worker_that_is_killed_costs_no_bit_where_process_wide_generators_are_
     assert mark.exists()
 
 
+def test_a_function_with_state_is_copied_for_each_rollout() -> None:
+    def fresh() -> Any:
+        generator = np.random.default_rng(0)
+        return lambda seen: generator.uniform(-1, 1, 2).astype(np.float32)
+
+    def play(plan: Any) -> Any:
+        return collect("PointRobot-H20-v0", fresh(), 6, tasks="train", horizon=5, seed=5, plan=plan)
+
+    alone = play(0)
+    assert alone.digest == play(2).digest
+    assert all((each.columns["actions"] == alone[0].columns["actions"]).all() for each in alone)
+
+
 def test_an_oracle_is_shown_the_task_of_each_rollout_wherever_it_is_played() -> None:
     def play(plan: Any) -> Any:
         def world() -> Any:

@@ -8,6 +8,7 @@ import signal
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -25,10 +26,13 @@ from players import (
     Told,
     ToldRows,
     WaitingDice,
+    Walk,
 )
+from waits import until
 
 from paceline.catalog import find_missions
 from paceline.evaluate import Report, evaluate
+from paceline.evaluate.store import read_report
 from paceline.team import Player
 from paceline.types import Episode, Mission
 
@@ -199,6 +203,54 @@ def test_the_same_with_the_process_of_a_batch_killed(tmp_path: Path, plan: int, 
 
 
 # -- what the digest is of ---------------------------------------------------------------------------------
+
+
+class Stumbles(Walk):
+    """Raises in its second step if its seed is 2 or 4; with seed 1 it waits for the last of these failures.
+
+    Args:
+        last: The seed of that failure.
+        told: A directory in which failures are told; None: nothing is waited for.
+    """
+
+    def __init__(self, last: int, told: str | None = None) -> None:
+        super().__init__(4)
+        self.last, self.told = last, told
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.seed = seed
+        return super().reset(seed=seed)
+
+    def step(self, action: int) -> Any:
+        if self.seed in (2, 4) and self.time == 1:
+            if self.told is not None:
+                Path(self.told, str(self.seed)).touch()
+            raise ArithmeticError("it stumbles")
+        if self.seed == 1 and self.told is not None:
+            until(Path(self.told, str(self.last)).exists)
+        return super().step(action)
+
+
+def stumbling(plan: int, told: Path | None = None, **options: Any) -> Report:
+    last = 2 if options.get("on_error") == "stop" else 4
+    made = {"last": last, "told": None if told is None else str(told)}
+    missions = [Mission(name, Stumbles, made) for name in ("one", "two")]
+    with pytest.warns(UserWarning, match="it stumbles"):
+        return evaluate(missions, "random", episodes=6, plan=plan, **options)
+
+
+@pytest.mark.parametrize("stop", [{"on_error": "stop"}, {"max_failures": 2}, {"max_failures": 2, "on_error": "retry"}])
+def test_a_run_that_stops_keeps_the_same_episodes_everywhere(stop: dict[str, Any], tmp_path: Path) -> None:
+    """What one process would have played: the episodes up to the last failure, in the order of the plan."""
+    alone = stumbling(0, **stop)
+    assert [episode.name for episode in alone.episodes] == [
+        f"one/{n}" for n in range(3 if len(alone.failures) < 2 else 5)
+    ]
+    beside = stumbling(2, tmp_path, out=tmp_path / "out", **stop)
+    assert beside.digest == alone.digest
+    assert read_report(tmp_path / "out").digest == alone.digest
+    for how in ({"levels": ("missions", "agents")}, {"agents": "batch"}):
+        assert stumbling(0, **how, **stop).digest == alone.digest
 
 
 def test_a_digest_knows_neither_times_nor_places() -> None:

@@ -53,22 +53,90 @@ def makes(place: Any) -> Leans:
     return Leans()
 
 
+def leaning(seen: Any, asked: int) -> int:
+    return int(float(seen[0]) > 0) + asked % 2
+
+
+def by_default(seen: Any, asked: list[Any] = []) -> int:  # noqa: B006
+    asked.append(seen)
+    return leaning(seen, len(asked))
+
+
+def in_a_closure() -> Any:
+    import math
+
+    generator, numbers = np.random.default_rng(0), np.random.default_rng(0).integers(1000, size=100).tolist()
+    return lambda seen: leaning(seen, math.floor(numbers.index(generator.integers(1000)) + 1))
+
+
+def in_shared_cells() -> Any:
+    asked, counting = 0, torch.zeros(())
+
+    def count() -> None:
+        nonlocal asked
+        asked += 1
+        counting.add_(1)
+
+    def acts(seen: Any) -> int:
+        count()
+        assert asked == counting
+        return leaning(seen, asked)
+
+    return acts
+
+
+def by_itself() -> Any:
+    def acts(seen: Any, deeper: int = 2) -> int:
+        if deeper:
+            return acts(seen, deeper - 1)
+        acts.asked += 1  # type: ignore[attr-defined]
+        return leaning(seen, acts.asked)  # type: ignore[attr-defined]
+
+    acts.asked = 0  # type: ignore[attr-defined]
+    return acts
+
+
+def by_methods() -> Any:
+    act, take = Leans().act, [*range(1, 100)].pop
+
+    def acts(seen: Any) -> int:
+        answer = act(seen)
+        assert answer == leaning(seen, take(0))
+        return answer
+
+    return acts
+
+
+class Holds:
+    """Has functions with state."""
+
+    def __init__(self) -> None:
+        self.answers = {"acts": in_shared_cells()}
+
+    def act(self, seen: Any) -> int:
+        answer: int = self.answers["acts"](seen)
+        return answer
+
+
 def held() -> list[Any]:
-    """Nine ways to give the same policy."""
+    """Sixteen ways to give the same policy."""
     bound = Leans().act
-    return [Leans(), Leans, Called(), Called, bound, makes, lambda: Leans(), lambda x: Called(), partial(makes)]
+    made = [Leans(), Leans, Called(), Called, bound, makes, lambda: Leans(), lambda x: Called(), partial(makes)]
+    stateful = [by_default, in_a_closure(), in_shared_cells(), by_itself(), by_methods(), Holds()]
+    return [*made, *stateful, partial(in_shared_cells())]
 
 
 def test_whatever_is_held_plays_the_same_everywhere(backend: str) -> None:
     """Each seat and episode has a copy as it was given, so that none depends on others, or on where it is played."""
-    mission, given = Mission("meeting", Meeting, {"agents": 9, "length": 5}), held()
-    expected = evaluate(mission, [Player(str(n), Leans) for n in range(9)], episodes=3, plan=0)
+    mission, given = Mission("meeting", Meeting, {"agents": 16, "length": 5}), held()
+    expected = evaluate(mission, [Player(str(n), Leans) for n in range(16)], episodes=3, plan=0)
     players = [Player(str(number), policy) for number, policy in enumerate(given)]
     report = evaluate(mission, players, episodes=3, plan=Plan(backend, 2), agents="off")
     assert report.failures == []
     assert report.digest == expected.digest
     assert report.notes == []
-    assert [given[0].asked, given[2].asked, given[4].__self__.asked] == [0, 0, 0]
+    assert [given[0].asked, given[2].asked, given[4].__self__.asked, given[12].asked] == [0, 0, 0, 0]
+    assert by_default.__defaults__ == ([],)
 
 
 @pytest.mark.parametrize("name", ["o", "obs", "observation", "seat", "state", "self", "x"])
@@ -139,7 +207,8 @@ def test_trying_draws_nothing() -> None:
     """A policy that draws from a process-wide generator gets the episode's own stream, tried or not."""
     tried = evaluate(WALK, Player("it", lambda o: random.randrange(3)), episodes=2, plan=0)
     said = evaluate(WALK, Player("it", lambda o: random.randrange(3), acts=True), episodes=2, plan=0)
-    assert tried.digest == said.digest
+    held = evaluate(WALK, Player("it", lambda o, draw=random.randrange: draw(3)), episodes=2, plan=0)
+    assert tried.digest == said.digest == held.digest
 
 
 class Leaning(Leans):
@@ -176,7 +245,12 @@ class Locked(Leans):
         self.lock = threading.Lock()
 
 
-@pytest.mark.parametrize("policy", [Locked(), Locked().act])
+def locked() -> Any:
+    leans = Locked()
+    return lambda seen: leans.act(seen)
+
+
+@pytest.mark.parametrize("policy", [Locked(), Locked().act, locked()])
 def test_what_cannot_be_copied_is_played_here_and_it_is_said_once(policy: Any) -> None:
     report = evaluate(WALK, Player("it", policy), episodes=3)
     assert report.failures == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +17,7 @@ from paceline.catalog.policies import (
     with_shares,
 )
 from paceline.errors import BadInput
+from paceline.run import Seconds, checked
 from paceline.team import Player, is_policy
 from paceline.types import Mission
 
@@ -72,8 +72,7 @@ def casts_of(
     Raises:
         BadInput: one of them cannot be had, or the limit makes no sense.
     """
-    if action_limit is not None and not 0 < action_limit < math.inf:
-        raise BadInput(f"an action may take {action_limit:g} s at most: that makes no sense; give more than 0")
+    checked("action_limit", Seconds | None, action_limit)
     items = _items(given)
     kinds: dict[Any, tuple[Player, ...]] = {}
     casts = []

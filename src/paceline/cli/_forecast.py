@@ -114,7 +114,7 @@ def _who(evaluation: Evaluation, number: int) -> str:
 
 def _where(evaluation: Evaluation, total: float) -> str:
     plan: Any = evaluation.plan
-    jobs = len(evaluation.run.jobs())
+    jobs = evaluation.run.planned
     workers = _workers(evaluation)
     alone = f"{jobs} episodes, about {total:.1f} s one after another"
     if plan.backend == "inline" or workers < 2:
@@ -127,7 +127,7 @@ def _where(evaluation: Evaluation, total: float) -> str:
 
 def _workers(evaluation: Evaluation) -> int:
     workers = evaluation.plan.workers
-    return workers if workers is not None else current_budget().workers_for(len(evaluation.run.jobs()))
+    return workers if workers is not None else current_budget().workers_for(evaluation.run.planned)
 
 
 # -- for programs ------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def _as_dict(evaluation: Evaluation, tried: list[Tried]) -> dict[str, Any]:
     return {
         "dry_run": True,
         "run": run.identity(),
-        "planned": len(run.jobs()),
+        "planned": run.planned,
         "seconds": round(sum(each.seconds for each in tried) * run.episodes, 3),
         "missions": [_mission(evaluation, number, each) for number, each in enumerate(tried)],
         "plan": {

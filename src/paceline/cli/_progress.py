@@ -53,7 +53,7 @@ class Progress:
         missions = [mission.name for mission in self._run.missions]
         if 1 < len(missions) <= _BARS:
             self._each = {name: self._bars.add_task(name, total=self._run.episodes, failed="") for name in missions}
-        self._all = self._bars.add_task("episodes", total=len(self._run.jobs()), failed="")
+        self._all = self._bars.add_task("episodes", total=self._run.planned, failed="")
         self._bars.start()
 
 

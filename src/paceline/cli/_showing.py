@@ -21,7 +21,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 def show(run: Run) -> int:
     """Shows the first episode in the terminal; where there is none, one frame after another."""
-    job, numbers = run.jobs()[0], itertools.count()
+    job, numbers = next(run.jobs()), itertools.count()
     paint = _animate if sys.stdout.isatty() else _list
 
     def frame(picture: Any) -> None:
@@ -50,7 +50,7 @@ def draw(run: Run, path: Path) -> int:
         from PIL import Image
     except ImportError as error:
         raise BadInput("--gif needs Pillow: pip install 'paceline[report]'") from error
-    job: Job = run.jobs()[0]
+    job: Job = next(run.jobs())
     pictures: list[Any] = []
     watch(run, job, "rgb_array", lambda frame: pictures.append(Image.fromarray(_picture(frame))))
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from paceline.types import Failure
 
 _SHOWN = 4
-_HELP = """Play one episode or rollout of a run again, here, and compare it with what is on disk.
+_HELP = """Play one episode or rollout of a run again, and compare it with what is on disk.
+
+An episode is played in a worker, with the deadlines of the run; a rollout here, unless its worker was lost with it.
 
 \b
 Examples:
@@ -78,17 +80,33 @@ def _rollout(rollout: Recording) -> str:
 def _episode_again(directory: Path, episode: str) -> int:
     from paceline.cli._asking import asked_before
     from paceline.cli._failures import told
+    from paceline.errors import NotSendable
     from paceline.evaluate import rerun as play_again
     from paceline.evaluate import unlike
     from paceline.evaluate.sources import digests
 
-    asked = asked_before(directory, {})
-    run = asked.run(asked.setting())
-    before, now = play_again(run, directory, episode)
+    asked, deadlines = asked_before(directory, {}), {"call": None, "episode": None, **_deadlines(directory)}
+    run = asked.run(asked.setting("off" if deadlines["call"] is None else "process", deadlines["call"]))
+    try:
+        before, now = play_again(run, directory, episode, deadlines["episode"])
+    except NotSendable as error:
+        print(f"note: {error.args[0].partition('. ')[0]}: played in this process", file=sys.stderr)
+        before, now = play_again(run, directory, episode, here=True)
     for name, record in (("on disk", before), ("now", now)):
         what = told(record) if record.failure else f"{record.steps} steps, rewards {_rewards(record.rewards)}"
         print(f"{name:8} {record.digest}  {what}")
     return _verdict(directory, unlike(before, now), now.failure, digests(run))
+
+
+def _deadlines(directory: Path) -> dict[str, Any]:
+    """The seconds that an episode, and a call, of the run may take; a run of an older release does not say."""
+    from paceline.records import read_plan
+    from paceline.run import Seconds, checked
+
+    found: dict[str, Any] = read_plan(directory).get("deadlines", {})
+    for name, seconds in found.items():
+        checked(f"the deadline {name!r} in {directory / 'plan.json'}", Seconds | None, seconds)
+    return found
 
 
 def _verdict(directory: Path, unlike: list[str], failure: Failure | None, files: dict[str, str]) -> int:

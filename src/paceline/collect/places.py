@@ -153,7 +153,7 @@ class Places:
                 return
             chunk, left[:] = tuple(left[:some]), left[some:]
             self._schedule.play = partial(play_chunk, self.spec)
-            ((_, result),) = self._schedule.run_as_planned([chunk])
+            ((_, result),) = self._schedule.run_as_planned([chunk], 1)
             yield result
 
     def _costs(self, clocks: Sequence[tuple[Clock, int]], unfinished: Clock, patience: Patience) -> Costs:
@@ -203,7 +203,7 @@ class Places:
                 lost += chunk  # its worker was lost with it, again and again: find out with which of them
             else:
                 yield result
-        for _, result in self._schedule.run_as_planned([(job,) for job in lost]):
+        for _, result in self._schedule.run_as_planned([(job,) for job in lost], len(lost)):
             yield result
 
     def _central_chunks(self, jobs: Sequence[Job]) -> Iterator[Chunk]:

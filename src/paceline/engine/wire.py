@@ -12,10 +12,12 @@ Of a worker that is trusted with data only, answers and errors come as `Plain` (
 from __future__ import annotations
 
 import functools
+import io
 import pickle
 import traceback
 from collections.abc import Iterator
 from copyreg import _extension_registry  # type: ignore[attr-defined]  # classes that pickles name by a number
+from types import FunctionType
 from typing import Any
 
 from paceline import errors
@@ -114,13 +116,37 @@ def size(packed: Packed) -> int:
 def _by_value(value: Any, buffers: _Apart) -> bytes:
     import cloudpickle
 
+    content = io.BytesIO()
     try:
-        return cloudpickle.dumps(value, 5, buffer_callback=buffers)  # type: ignore[no-any-return]
+        _pickler()(content, 5, buffer_callback=buffers).dump(value)
+        return content.getvalue()
     except Exception as error:
         # Where pickle refused says nothing that the words do not; where code of the value's own raised does.
         last = traceback.extract_tb(error.__traceback__)[-1].filename
         cause = None if last == cloudpickle.dumps.__code__.co_filename else error
         raise NotSendable(f"{_named(value)}: {words(error)}. {_REMEDY}") from cause
+
+
+@functools.cache
+def _pickler() -> Any:
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        """Keeps a variable shared that several functions of a closure share; cloudpickle gives each one of its own."""
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self._empty: dict[int, Any] = {}  # cell → the empty one that is sent in its place, and filled there
+
+        def reducer_override(self, thing: Any) -> Any:
+            reduced = super().reducer_override(thing)
+            if not (isinstance(thing, FunctionType) and thing.__closure__ and isinstance(reduced, tuple)):
+                return reduced
+            make, (*arguments, empty), *rest = reduced
+            cells = zip(thing.__closure__, empty, strict=True)
+            return make, (*arguments, tuple(self._empty.setdefault(id(cell), sent) for cell, sent in cells)), *rest
+
+    return Pickler
 
 
 _REMEDY = "Make it where it is used (within the recipe, or the call), or keep everybody here: workers=0, or plan=0"

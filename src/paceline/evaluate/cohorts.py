@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from time import perf_counter
 from typing import Any
 
@@ -18,19 +19,18 @@ from paceline.team import Chair, Team
 from paceline.types import Episode, Seat
 
 
-def cohorts(run: Run, jobs: Sequence[Job], seats: Sequence[Sequence[Seat]]) -> list[list[Job]]:
-    """Which jobs are stepped together: as many episodes of a mission as fill the lanes, by their numbers."""
-    found: dict[tuple[int, int], list[Job]] = {}
-    for job in jobs:
-        most = max(run.most(job.mission, len(seats[job.mission])))
-        found.setdefault((job.mission, job.index // max(1, run.setting.lanes // most)), []).append(job)
-    return list(found.values())
+def cohorts(run: Run, jobs: Iterable[Job], seats: Sequence[Sequence[Seat]]) -> Iterator[list[Job]]:
+    """Which jobs, in the order of the plan, are stepped together: as many episodes of a mission as fill the lanes, by
+    their numbers."""
+    together = [max(1, run.setting.lanes // max(run.most(number, len(each)))) for number, each in enumerate(seats)]
+    for _, cohort in groupby(jobs, lambda job: (job.mission, job.index // together[job.mission])):
+        yield list(cohort)
 
 
 def play_in_cohorts(
     run: Run,
     plan: Plan,
-    jobs: Sequence[Job],
+    jobs: Iterable[Job],
     seats: Sequence[Sequence[Seat]],
     trace: Trace | None = None,
     here: Pool | None = None,
@@ -41,7 +41,7 @@ def play_in_cohorts(
         yield from played
         with schedule_of(run, Plan("inline", 1), seats, trace=trace, here=here) as alone:
             # Each gets the notes of the cohort: it may be that none of it was played to the end together.
-            yield from ((job, (episode, [*notes, *more])) for job, (episode, more) in alone.run(apart))
+            yield from ((job, (episode, [*notes, *more])) for job, (episode, more) in alone.run(apart, len(apart)))
 
 
 def _play_cohort(

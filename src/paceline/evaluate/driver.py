@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,12 +22,14 @@ from paceline.errors import BadInput, NotKept, NotSendable
 from paceline.evaluate.cohorts import play_in_cohorts
 from paceline.evaluate.given import affordable, chosen_device
 from paceline.evaluate.playing import Played, Surveyed, apart, survey
-from paceline.evaluate.report import Report
+from paceline.evaluate.report import Report, in_plan_order
 from paceline.evaluate.reruns import play_here, unlike
 from paceline.evaluate.run import Job, Run
 from paceline.evaluate.sources import digests
-from paceline.evaluate.spread import schedule_of
+from paceline.evaluate.spread import by_episode, schedule_of
+from paceline.evaluate.stopping import Stop
 from paceline.evaluate.store import Store
+from paceline.run import Count, Device, Directory, Seconds, Whole, checks_options
 from paceline.schedule import Note
 from paceline.seeds import sequence
 from paceline.team import Setting, cannot_be_copied, first_episodes
@@ -38,7 +40,6 @@ from paceline.types import Episode, Seat
 LEVELS = ("missions", "episodes", "agents")
 """What may run side by side."""
 
-ON_ERROR = ("continue", "stop", "retry")
 _RETRIES = 2
 
 Watcher = Callable[[Episode, int, int], None]
@@ -51,7 +52,7 @@ class Care:
 
     Attributes:
         on_error: "continue" with the others, "stop", or "retry" a failed episode twice more.
-        max_failures: Stop after so many failed episodes.
+        max_failures: Stop with so many failed episodes, counted in the order of the plan.
         episode_deadline: Seconds after which an episode's worker is killed.
         restarts: How often an episode that kills its worker is tried.
     """
@@ -61,41 +62,41 @@ class Care:
     episode_deadline: float | None = None
     restarts: int = 3
 
-    def __post_init__(self) -> None:
-        if self.on_error not in ON_ERROR:
-            raise BadInput(f"on_error={self.on_error!r}; give one of {', '.join(ON_ERROR)}")
-        for name in ("max_failures", "episode_deadline", "restarts"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise BadInput(f"{name}={value} makes no sense; give more than 0")
+    @property
+    def last_failure(self) -> int | None:
+        """With so many failures a run ends; None: with its last episode."""
+        return 1 if self.on_error == "stop" else self.max_failures
 
 
+@checks_options
 def evaluate(
     missions: Missions,
     policies: Policies = (),
     *,
-    episodes: int = 1,
-    seed: int = 0,
-    lanes: int = 8,
-    device: str = "cpu",
+    episodes: Count = 1,
+    seed: Whole = 0,
+    lanes: Count = 8,
+    device: Device = "cpu",
     plan: str | int | Plan = "auto",
     agents: str | None = None,
-    on_error: str = "continue",
-    max_failures: int | None = None,
-    episode_deadline: float | None = None,
-    call_deadline: float | None = None,
-    action_limit: float | None = None,
-    timeout_action: str = "late",
+    on_error: Literal["continue", "stop", "retry"] = "continue",
+    max_failures: Count | None = None,
+    episode_deadline: Seconds | None = None,
+    call_deadline: Seconds | None = None,
+    action_limit: Seconds | None = None,
+    timeout_action: Literal["late", "noop"] = "late",
     levels: Iterable[str] = LEVELS,
-    replays: str | Path | None = None,
-    out: str | Path | None = None,
+    replays: Directory | None = None,
+    out: Directory | None = None,
     resume: bool = False,
-    verify: int = 0,
+    verify: Whole = 0,
     trace: Trace | None = None,
     watcher: Watcher | None = None,
     about: dict[str, Any] | None = None,
 ) -> Report:
     """Plays every mission `episodes` times and scores the policies. Warns if an episode failed: see `Report.ok`.
+
+    Each episode is on disk in `out` when it has ended; to resume is to play what is missing, and what has failed.
 
     Args:
         missions: Names as `paceline eval -m` takes them, what makes environments (a class, a function), or `Mission`s.
@@ -104,12 +105,14 @@ def evaluate(
             their shares.
         episodes: Of each mission; episode `i` has the environment seed `seed + i`.
         seed: Root of everything random.
-        lanes: Rows of a batch, for policies that answer in batches; part of the result.
-        device: For networks: "auto", "cpu", "cuda", "mps"; part of the result.
-        plan: Where episodes run: "auto", a backend, a number of workers (0: here), or a `Plan`.
+        lanes: Rows of a batch in which networks answer. Part of the result: another number gives other bits.
+        device: Where networks are put: "auto", "cpu", "cuda" or "mps". Part of the result.
+        plan: Where it runs: "auto", a backend, a number of workers (0: here), or a `Plan`. It changes no bit of the
+            result.
         agents: Where the policies of an episode run: "auto", "off", "thread", "process", "batch", "gpu".
         on_error: What a failed episode means: "continue", "stop", or "retry".
-        max_failures: Stop after so many.
+        max_failures: Stop with so many. What is kept is what one process would have played: the episodes up to the last
+            of these failures, in the order of the plan; each is on disk when those before it are.
         episode_deadline: Seconds for one episode, after which its worker is killed.
         call_deadline: Seconds for one action, after which the policy's process is killed.
         action_limit: Seconds after which an action is recorded as late.
@@ -117,8 +120,8 @@ def evaluate(
             nothing in its place, where the mission has one. Then the result follows the clock.
         levels: What may run side by side: "missions", "episodes", "agents". What is left out runs one after another.
         replays: A directory for a replay of each episode, on missions that keep replays (mettagrid's).
-        out: A directory for the results; each episode is on disk when it has ended.
-        resume: Whether to go on with what `out` holds: what is missing, or has failed, is played.
+        out: A directory for the results.
+        resume: Whether to go on with what `out` holds.
         verify: So many episodes are played again here afterwards, and their digests compared.
         trace: Records where the time goes.
         watcher: Told of every episode that has ended.
@@ -127,6 +130,8 @@ def evaluate(
     Raises:
         BadInput: a mission, a policy or an option makes no sense; nothing has been played.
     """
+    if resume and out is None:
+        raise BadInput("resume=True: say with out= what directory to go on with")
     where = Plan.parse(plan).not_of_a_vector()
     mode = agents or where.agents or "auto"
     setting = Setting(seed, lanes, mode, None, call_deadline, action_limit, timeout_action)
@@ -160,7 +165,7 @@ class Evaluation:
             _make_directory(Path(run.replays))
         if "agents" not in self._levels:
             run = run.one_agent_at_a_time()
-        self.run, self.plan, self.care = run, affordable(plan, len(run.jobs())), care
+        self.run, self.plan, self.care = run, affordable(plan, run.planned), care
         self._trace, self._watcher = trace, watcher
         self._notes = {mission.name: mission.caution for mission in run.missions if mission.caution}
         if "agents" not in self._levels and run.setting.call_deadline is not None:
@@ -271,11 +276,12 @@ class Evaluation:
 
     def _store(self, out: Path, resume: bool, about: dict[str, Any]) -> Store:
         made_of = {"identity": self.run.identity(), "files": digests(self.run), "recipes": self.run.recipes()}
-        store = Store(out, {**about, **made_of}, resume=resume)
+        deadlines = {"episode": self.care.episode_deadline, "call": self.run.setting.call_deadline}
+        store = Store(out, {**about, "deadlines": deadlines, **made_of}, resume=resume)
         self._note((note, note) for note in store.notes)
-        for job in self.run.jobs():
-            episode = store.done.get(self.run.key(job))
-            if episode is not None and episode.seats and episode.seats != self.run.names(job, self.seats[job.mission]):
+        for episode in in_plan_order(store.done, made_of["identity"]):
+            job = self.run.job(episode.mission, episode.index)
+            if episode.seats and episode.seats != self.run.names(job, self.seats[job.mission]):
                 store.close()
                 raise BadInput(
                     f"{episode.name} in {out} was played in other seats than would be planned now, by another release: "
@@ -290,12 +296,12 @@ class Evaluation:
 
     def report(self, done: dict[tuple[str, int], Episode], seconds: float, out: Path | None) -> Report:
         """What is known so far."""
-        order = [self.run.key(job) for job in self.run.jobs()]
+        identity = self.run.identity()
         where = {"backend": self.plan.backend, "workers": self.plan.workers, "why": self.plan.why}
         return Report(
-            self.run.identity(),
-            [done[key] for key in order if key in done],
-            len(order),
+            identity,
+            in_plan_order(done, identity),
+            self.run.planned,
             {**where, "agents": self.run.setting.agents},
             self.notes,
             seconds,
@@ -304,22 +310,43 @@ class Evaluation:
         )
 
     def _play(self, done: dict[tuple[str, int], Episode], store: Store | None) -> None:
-        jobs = [job for job in self.run.jobs() if self.run.key(job) not in done]
-        tries = 1
-        while jobs and not self._stopped(done):
-            for job, (episode, notes) in self._played(jobs):
-                done[self.run.key(job)] = episode
-                self._note(notes)
-                if store is not None:
-                    store.add(episode)
-                if self._watcher is not None:
-                    self._watcher(episode, len(done), len(self.run.jobs()))
-                if self._stopped(done):
-                    break
-            failed = [job for job in jobs if (e := done.get(self.run.key(job))) is not None and e.failure]
-            again = self.care.on_error == "retry" and tries <= _RETRIES
-            tries += 1
-            jobs = [replace(job, tries=tries) for job in failed] if again else []
+        def missing(order: bool = False) -> Iterator[Job]:
+            return (job for job in self.run.jobs(by_episode=order) if self.run.key(job) not in done)
+
+        by_index = by_episode(self._levels)
+        failed = self._pass(missing(by_index), missing(), self.run.planned - len(done), done, store)
+        for tries in range(2, 2 + _RETRIES) if self.care.on_error == "retry" else ():
+            if not failed or len(failed) == self.care.last_failure:
+                return
+            jobs = sorted((replace(job, tries=tries) for job in failed), key=lambda job: job.place)
+            begun = sorted(jobs, key=lambda job: job.place[::-1]) if by_index else jobs
+            failed = self._pass(begun, jobs, len(jobs), done, store)
+
+    def _pass(
+        self,
+        begun: Iterable[Job],
+        planned: Iterable[Job],
+        most: int,
+        done: dict[tuple[str, int], Episode],
+        store: Store | None,
+    ) -> list[Job]:
+        """Plays jobs, given in the order in which they are begun and in that of the plan. Returns those that failed."""
+        failed, last = list[Job](), self.care.last_failure
+        if last is None:
+            played = self._played(begun, most)
+        else:
+            stop = Stop(last)
+            played = stop.kept(planned, self._played(stop.needed(begun), most))
+        for job, (episode, notes) in played:
+            done[self.run.key(job)] = episode
+            self._note(notes)
+            if store is not None:
+                store.add(episode)
+            if self._watcher is not None:
+                self._watcher(episode, len(done), self.run.planned)
+            if episode.failure is not None:
+                failed.append(job)
+        return failed
 
     def _mention_noops(self, episodes: Iterable[Episode]) -> None:
         late = sum(sum(episode.late.values()) for episode in episodes)
@@ -333,13 +360,7 @@ class Evaluation:
         for topic, text in notes:
             self._notes.setdefault(topic, text)
 
-    def _stopped(self, done: dict[tuple[str, int], Episode]) -> bool:
-        failed = sum(episode.failure is not None for episode in done.values())
-        if self.care.on_error == "stop" and failed:
-            return True
-        return self.care.max_failures is not None and failed >= self.care.max_failures
-
-    def _played(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Played]]:
+    def _played(self, jobs: Iterable[Job], most: int) -> Iterator[tuple[Job, Played]]:
         modes = [player.agents or self.run.setting.agents for player in self.run.players]
         if any(find_mode(mode).cohorts for mode in modes):
             yield from play_in_cohorts(self.run, self.plan, jobs, self.seats, self._trace, self._here)
@@ -356,7 +377,7 @@ class Evaluation:
         )
         try:
             with schedule:
-                yield from schedule.run(jobs)
+                yield from schedule.run(jobs, most)
         finally:
             self.plan = schedule.plan
             self._note(schedule.notes)
@@ -370,11 +391,10 @@ class Evaluation:
         episodes = [episode for episode in episodes if episode.failure is None]
         rng = np.random.default_rng(sequence(self.run.seed, "verify"))
         chosen = sorted(rng.permutation(len(episodes))[:wanted].tolist())
-        jobs = {self.run.key(job): job for job in self.run.jobs()}
         found = {}
         for number in chosen:
             episode = episodes[number]
-            again = play_here(self.run, jobs[episode.mission, episode.index], self.plan)
+            again = play_here(self.run, self.run.job(episode.mission, episode.index), self.plan)
             found[episode.name] = not unlike(episode, again)
         return found
 

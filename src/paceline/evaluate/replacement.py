@@ -19,6 +19,8 @@ from paceline.rollout import Rollout
 from paceline.team import Player, counts
 from paceline.types import Episode, Mission
 
+_MOST_EPISODES = 100_000
+
 
 @dataclass(frozen=True)
 class Mix:
@@ -75,6 +77,11 @@ def mixed(run: Run) -> Run:
         cast = run.cast(number)
         if len(cast) < 2:
             raise BadInput("a pool has one policy or more: give --pool NAME")
+        if run.episodes > _MOST_EPISODES:
+            raise BadInput(
+                f"a pool has the seats of every mix written out beforehand, for {_MOST_EPISODES} episodes at the most: "
+                "give fewer --episodes"
+            )
         if any(player.share != 1 for player in cast):
             raise BadInput("a candidate is played in every mix with its pool: leave shares of seats away")
         rng = random.Random(run.seed)  # one for all mixes of a mission, as `cogames pickup` has it

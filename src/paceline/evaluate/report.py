@@ -182,6 +182,14 @@ class Report:
         return file.getvalue()
 
 
+def in_plan_order(played: Mapping[tuple[str, int], Episode], identity: Mapping[str, Any]) -> list[Episode]:
+    """The episodes that belong to a run, in the order in which they were planned."""
+    numbers = {mission["name"]: number for number, mission in enumerate(identity["missions"])}
+    indices = range(identity["episodes"])
+    mine = [episode for (name, index), episode in played.items() if name in numbers and index in indices]
+    return sorted(mine, key=lambda episode: (numbers[episode.mission], episode.index))
+
+
 def reward_of(episode: Episode, policy: str | None = None) -> float:
     """The mean reward of a policy's seats in an episode (None: of all seats)."""
     rewards = [episode.rewards[agent] for agent, who in episode.seats.items() if policy in (None, who)]

@@ -1,4 +1,4 @@
-"""Reruns: an episode of a run played again in this process, and what of its record is not as it was."""
+"""Reruns: an episode of a run played again, and what of its record is not as it was."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from paceline.engine import Plan
+from paceline.engine import Plan, Pool, check_sendable
 from paceline.errors import BadInput
-from paceline.evaluate.playing import apart, play_episode, understood
+from paceline.evaluate.playing import apart, play_episode, survey, understood
 from paceline.evaluate.report import plain
 from paceline.evaluate.run import Job, Run
+from paceline.evaluate.spread import schedule_of
 from paceline.evaluate.store import read_episodes
 from paceline.types import Episode, typed_name
 
@@ -33,16 +35,44 @@ def play_here(run: Run, job: Job, plan: Plan | None = None) -> Episode:
     return episode
 
 
-def rerun(run: Run, out: Path, name: str) -> tuple[Episode, Episode]:
-    """Plays one episode of a run again, here. Returns the record on disk and the new one.
+def play_apart(run: Run, job: Job, deadline: float | None) -> Episode:
+    """Plays one episode once, in a worker, which may die of it or be killed for it.
+
+    Args:
+        run: What it belongs to.
+        job: Which episode.
+        deadline: Seconds that it may take; None: as long as it likes.
+
+    Raises:
+        NotSendable: the run cannot be sent to a worker.
+        BadInput: the mission or a policy cannot be built.
+    """
+    check_sendable(run)
+    with TemporaryDirectory(prefix="paceline-", ignore_cleanup_errors=True) as boxes:
+        run = run.with_blackbox(boxes)
+        with Pool([], seed=run.seed, backend="process", workers=1) as pool:
+            found = survey(run, pool, deadline=math.inf if deadline is None else deadline)
+        run, seats = run.with_acts([acts for _, acts in found]), [seats for seats, _ in found]
+        with schedule_of(run, Plan("process", 1), seats, deadline=deadline, restarts=1) as schedule:
+            ((_, (episode, _)),) = schedule.run([job], 1)
+    return episode
+
+
+def rerun(
+    run: Run, out: Path, name: str, deadline: float | None = None, *, here: bool = False
+) -> tuple[Episode, Episode]:
+    """Plays one episode of a run again, in a worker. Returns the record on disk and the new one.
 
     Args:
         run: The run, as it was.
         out: Where its results are.
         name: MISSION/EPISODE.
+        deadline: Seconds that the episode may take; None: as long as it likes.
+        here: Whether it is played in this process instead, which dies and hangs with it.
 
     Raises:
         BadInput: the run has no such episode.
+        NotSendable: the run cannot be sent to a worker.
     """
     mission, slash, number = name.rpartition("/")
     known = read_episodes(out)
@@ -50,8 +80,8 @@ def rerun(run: Run, out: Path, name: str) -> tuple[Episode, Episode]:
     if not slash or not number.isdigit() or (mission, int(number)) not in known:
         some = ", ".join(f"{m}/{i}" for m, i in list(known)[:5])
         raise BadInput(f"{out} has no episode {name!r}; write MISSION/EPISODE, one of {some} …")
-    jobs = {run.key(job): job for job in run.jobs()}
-    return known[mission, int(number)], play_here(understood(run), jobs[mission, int(number)])
+    job = run.job(mission, int(number))
+    return known[run.key(job)], play_here(understood(run), job) if here else play_apart(run, job, deadline)
 
 
 def unlike(before: Episode, now: Episode) -> list[str]:

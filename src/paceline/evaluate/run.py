@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from numbers import Integral
 from pathlib import Path
 
 from paceline.errors import BadInput
@@ -29,6 +28,11 @@ class Job:
     mission: int
     index: int
     tries: int = 1
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands in the plan."""
+        return self.mission, self.index
 
 
 @dataclass(frozen=True)
@@ -58,22 +62,29 @@ class Run:
     mixes: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("episodes", self.episodes, 1),
-            ("lanes", self.setting.lanes, 1),
-            ("seed", self.seed, 0),
-        ):
-            if not isinstance(value, Integral):
-                raise BadInput(f"{name}={value!r:.60}; give a whole number, {least} or more")
-            if value < least:
-                raise BadInput(f"{name}={value}; give {least} or more")
         _check_names("mission", [mission.name for mission in self.missions])
         for cast in self.casts or (self.players,):
             _check_names("policy", [player.name for player in cast])
 
-    def jobs(self) -> list[Job]:
-        """Every episode, in the order of the report."""
-        return [Job(number, index) for number in range(len(self.missions)) for index in range(self.episodes)]
+    def jobs(self, *, by_episode: bool = False) -> Iterator[Job]:
+        """Every episode, each made when it is asked for.
+
+        Args:
+            by_episode: Episode 0 of every mission comes first, then episode 1 …; otherwise the order is the report's.
+        """
+        missions, indices = range(len(self.missions)), range(self.episodes)
+        if by_episode:
+            return (Job(mission, index) for index in indices for mission in missions)
+        return (Job(mission, index) for mission in missions for index in indices)
+
+    @property
+    def planned(self) -> int:
+        """How many episodes there are."""
+        return len(self.missions) * self.episodes
+
+    def job(self, mission: str, index: int) -> Job:
+        """The episode that is `key`."""
+        return Job([each.name for each in self.missions].index(mission), index)
 
     def seed_of(self, job: Job) -> int:
         """The environment's seed."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from paceline.engine import Plan, Pool, Trace, fits
@@ -46,6 +47,7 @@ def schedule_of(
         run.seed,
         partial(play_episode, measured),
         waves=partial(waves, levels=levels),
+        width=(len(run.missions) if "missions" in levels else 1) * (run.episodes if "episodes" in levels else 1),
         is_result=partial(_is_record, run),
         deadline=deadline,
         restarts=restarts,
@@ -58,13 +60,15 @@ def _is_record(run: Run, job: Job, answer: Any) -> bool:
     return fits(answer, Played) and (answer[0].mission, answer[0].index) == run.key(job)
 
 
-def waves(jobs: Sequence[Job], levels: Sequence[str]) -> list[list[Job]]:
-    """The jobs in the order in which they are begun: those of a wave side by side, waves one after another.
+def waves(jobs: Iterable[Job], levels: Sequence[str]) -> Iterator[Iterator[Job]]:
+    """Cuts jobs, which come in the order of the plan or `by_episode`, into waves: one is played after another.
 
     Without "missions" a wave is a mission; without "episodes" it is an episode of each mission; without both, one job.
     """
-    found: dict[tuple[int, int], list[Job]] = {}
-    for job in jobs:
-        key = (0 if "missions" in levels else job.mission, 0 if "episodes" in levels else job.index)
-        found.setdefault(key, []).append(job)
-    return [found[key] for key in sorted(found)]
+    for _, wave in groupby(jobs, lambda job: ("missions" in levels or job.mission, "episodes" in levels or job.index)):
+        yield wave
+
+
+def by_episode(levels: Sequence[str]) -> bool:
+    """Whether a wave is an episode of each mission, so that jobs are begun in that order."""
+    return "missions" in levels and "episodes" not in levels

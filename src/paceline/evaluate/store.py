@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline.errors import BadInput
-from paceline.evaluate.report import Report, plain
+from paceline.evaluate.report import Report, in_plan_order, plain
 from paceline.records import PLAN, Records, UncheckedLines, damaged, read_lines, read_plan
 from paceline.types import Episode
 
@@ -72,13 +72,12 @@ def read_report(path: Path) -> Report:
     identity, unchecked = plan["identity"], UncheckedLines(path / EPISODES)
     done = read_episodes(path, unchecked)
     try:
-        order = [(mission["name"], index) for mission in identity["missions"] for index in range(identity["episodes"])]
         _ = [(policy["name"], policy["share"]) for policy in identity["policies"]]
-        episodes = [done[key] for key in order if key in done]
+        episodes, planned = in_plan_order(done, identity), len(identity["missions"]) * identity["episodes"]
     except (KeyError, TypeError) as error:
         raise BadInput(f"{path / PLAN} is damaged: it does not say what was played ({error})") from error
     made_of = plan.get("recipes", {})
-    return Report(identity, episodes, len(order), notes=unchecked.notes, out=str(path), made_of=made_of)
+    return Report(identity, episodes, planned, notes=unchecked.notes, out=str(path), made_of=made_of)
 
 
 def _episodes(path: Path, lines: Iterable[dict[str, Any]]) -> dict[tuple[str, int], Episode]:

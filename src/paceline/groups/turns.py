@@ -24,6 +24,7 @@ from paceline.engine.calls import Found
 from paceline.engine.interrupts import UNINTERRUPTED
 from paceline.errors import BadInput, Closed, PlanNotMet, SharedRandomness
 from paceline.groups.trajectory import Said, Trajectory
+from paceline.run import Seconds, checked
 from paceline.types import Failure
 
 _LATE = ("wait", "truncate")
@@ -93,8 +94,7 @@ def check_straggling(quorum: float | None, deadline: float | None, late: str = "
     """Raises `BadInput` for what makes no sense."""
     if quorum is not None and not 0 < quorum <= 1:
         raise BadInput(f"quorum={quorum}; give a share above 0, up to 1")
-    if deadline is not None and not deadline > 0:
-        raise BadInput(f"deadline={deadline} makes no sense; give seconds above 0")
+    checked("deadline", Seconds | None, deadline)
     if late not in _LATE:
         raise BadInput(f"late={late!r}; give 'wait' or 'truncate'")
 

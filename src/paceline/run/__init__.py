@@ -14,6 +14,7 @@ from paceline.run.options import (
     checked,
     checks_options,
     common_options,
+    options_of,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "checked",
     "checks_options",
     "common_options",
+    "options_of",
 ]

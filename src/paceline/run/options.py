@@ -48,7 +48,7 @@ Whole = Annotated[int, Ge(0)]
 Count = Annotated[int, Ge(1)]
 """A whole number, 1 or more."""
 
-Seconds = Annotated[float, Gt(0), Says("seconds above 0")]
+Seconds = Annotated[float, Gt(0), Says("a finite number of seconds above 0")]
 """A time, in seconds."""
 
 Device = Annotated[str, Says("auto, cpu, cuda or mps")]

@@ -18,7 +18,8 @@ from typing import Any
 
 from paceline.errors import BadInput, place
 from paceline.spaces import checked
-from paceline.team.minds import Builder, own
+from paceline.team.copies import own
+from paceline.team.minds import Builder
 from paceline.team.players import Player, is_policy, plainly_acts
 from paceline.types import Acted, Seat
 

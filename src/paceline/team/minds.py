@@ -9,7 +9,6 @@ then they are asked in one call.
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from paceline.tape import Track
 from paceline.team.batches import Batch, Joint
 from paceline.team.blackbox import BlackBox
 from paceline.team.chairs import Chair
+from paceline.team.copies import own, why_not_copied
 from paceline.team.players import Player, plainly_acts
 from paceline.types import Acted, Seat
 
@@ -380,12 +380,13 @@ def built(player: Player, factory: Callable[..., Any], seat: Seat) -> Any:
     argument, or has one that is called `seat`."""
     if plainly_acts(player):
         return factory
+    given = player.factory  # of which `factory` is a copy
     try:
-        takes_seat = _takes_seat.get(factory)
+        takes_seat = _takes_seat.get(given)
         if takes_seat is None:
-            takes_seat = _takes_seat[factory] = _takes_one(factory)
+            takes_seat = _takes_seat[given] = _takes_one(given)
     except TypeError:  # it cannot be remembered
-        takes_seat = _takes_one(factory)
+        takes_seat = _takes_one(given)
     return factory(seat) if takes_seat else factory()
 
 
@@ -406,27 +407,4 @@ def _takes_one(factory: Callable[..., Any]) -> bool:
 
 def cannot_be_copied(player: Player) -> str | None:
     """Why every seat and episode shares the policy that was given for a player; None: each has a copy, or its own."""
-    if not plainly_acts(player) or _has_no_state(player.factory):
-        return None
-    try:
-        copy.deepcopy(player.factory)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return None
-
-
-def own(factory: Callable[..., Any]) -> Callable[..., Any]:
-    """A copy of a factory that may hold state, as a mind in a process gets one by being sent there: what the policies
-    of a mind share through their factory is theirs, and not another episode's. What cannot be copied cannot be sent
-    either, and there is one of it."""
-    if _has_no_state(factory):
-        return factory
-    try:
-        return copy.deepcopy(factory)
-    except Exception:
-        return factory
-
-
-def _has_no_state(factory: Callable[..., Any]) -> bool:
-    """Whether it is a class, or a function, which counts as one without state; a method has its object's."""
-    return inspect.isclass(factory) or (inspect.isroutine(factory) and not inspect.ismethod(factory))
+    return why_not_copied(player.factory) if plainly_acts(player) else None
