@@ -18,7 +18,9 @@ PACKAGE = Path(paceline.__file__).parent
 DATA = frozenset({"types", "roles", "seeds", "errors", "settings", "options"})
 ENGINE = DATA | {"engine"}
 KEPT = frozenset({"records", "run_lock", "sources", "fingerprint", "checkpoints", "run_key", "trees"})
-LOOP = ENGINE | KEPT | {"lasting", "kinds", "ordered", "spaces", "rollout", "tape", "team", "schedule", "lockstep"}
+LOOP = (
+    ENGINE | KEPT | {"run", "lasting", "kinds", "ordered", "spaces", "rollout", "tape", "team", "schedule", "lockstep"}
+)
 JOBS = frozenset({"evaluate", "vector", "collect", "groups", "train", "meta"})
 PIECES = frozenset({"learning", "worlds", "policies", "adapters", "report"})
 ALL = LOOP | JOBS | PIECES | {"catalog", "doctor", "testing"}
@@ -34,6 +36,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "checkpoints": frozenset({"errors", "run_key", "spaces", "trees"}),
     "run_key": frozenset({"errors"}),
     "trees": frozenset({"spaces"}),
+    "run": ENGINE,
     "sources": frozenset(),
     "fingerprint": frozenset({"sources"}),
     "lasting": frozenset({"sources", "fingerprint"}),
@@ -42,7 +45,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "rollout": ENGINE | {"kinds", "lasting", "ordered", "spaces"},
     "spaces": DATA,
     "tape": DATA | {"spaces"},
-    "team": ENGINE | {"fingerprint", "lasting", "spaces", "tape"},
+    "team": ENGINE | {"run", "fingerprint", "lasting", "spaces", "tape"},
     "schedule": ENGINE | {"rollout"},
     "lockstep": ENGINE | {"lasting", "rollout", "team"},
     **dict.fromkeys(JOBS, LOOP | {"catalog"}),

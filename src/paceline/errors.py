@@ -22,10 +22,8 @@ PacelineError
 
 from __future__ import annotations
 
-import math
 import traceback
 from collections.abc import Callable
-from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -140,13 +138,6 @@ class BadInput(PacelineError, ValueError):
 
 class Closed(PacelineError):
     """The pool, or what stands on one, has been closed."""
-
-
-def check_seconds(name: str, value: Any) -> None:
-    """Raises `BadInput` for seconds that no clock can wait for; None is no limit."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if value is not None and not (is_number and 0 < value < math.inf):
-        raise BadInput(f"{name}={value!r} makes no sense; give seconds above 0, and no infinity")
 
 
 def brief(value: object, most: int = 120) -> str:

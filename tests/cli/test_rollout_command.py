@@ -434,7 +434,10 @@ def test_a_policy_is_built_with_what_is_written(file: Path, tmp_path: Path) -> N
         (("--policy", "random", "--plan", "inline", "-j", "3"), "--jobs 3 wants workers, and --plan inline has none"),
         (("--policy", "random", "--plan", "thread", "-j", "0"), "--jobs 0 plays here, and --plan thread does not"),
         (("--policy", "random", "--quorum", "2"), "quorum=2"),
-        (("--policy", "random", "--deadline", "1e999"), "deadline=inf makes no sense; give seconds above 0, and no"),
+        (
+            ("--policy", "random", "--deadline", "1e999"),
+            "deadline=inf; give a finite number of seconds above 0",
+        ),
     ],
 )
 def test_mistakes_are_told_in_words(file: Path, tmp_path: Path, words: tuple[str, ...], told: str) -> None:

@@ -203,8 +203,8 @@ def test_seeds_are_a_table(told: Told, trained: Training) -> None:
     [
         ((), "NAME or CONFIG.yaml, or --resume DIR"),
         ((MISSION,), "--epochs N"),
-        ((MISSION, "--epochs", "0"), "epochs=0 makes no sense"),
-        ((*WORDS, "--deadline", "1e999"), "deadline=inf makes no sense; give seconds above 0, and no infinity"),
+        ((MISSION, "--epochs", "0"), "epochs=0; give"),
+        ((*WORDS, "--deadline", "1e999"), "deadline=inf; give a finite number of seconds above 0"),
         ((MISSION, "--epochs", "many"), "Invalid value for '--epochs'"),
         (("no_such_hunt", "--epochs", "2"), "no_such_hunt"),
         ((*WORDS, "--learners", "dqm"), "dqm"),
@@ -227,9 +227,9 @@ def test_seeds_are_a_table(told: Told, trained: Training) -> None:
         (("gym:CartPole-v1", "--turn", "ordered", "--epochs", "2"), "cannot be stepped agent by agent"),
         (("--resume", "nowhere"), "there is no plan.json"),
         (("absent.yaml",), "absent.yaml cannot be read"),
-        (("odd.yaml",), "odd.yaml: train.epoch is not known; did you mean epochs?"),
+        (("odd.yaml",), "odd.yaml: epoch is not known; did you mean epochs?"),
         (("short.yaml",), "short.yaml has no mission"),
-        (("wrong.yaml",), "train.lag is 'some'"),
+        (("wrong.yaml",), "wrong.yaml: lag='some'; give a whole number"),
     ],
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, tuple) else "",
 )

@@ -16,7 +16,8 @@ from paceline.catalog.policies import (
     tell_limit,
     with_shares,
 )
-from paceline.errors import BadInput, check_seconds
+from paceline.errors import BadInput
+from paceline.run import Seconds, checked
 from paceline.team import Player, is_policy
 from paceline.types import Mission
 
@@ -71,7 +72,7 @@ def casts_of(
     Raises:
         BadInput: one of them cannot be had, or the limit makes no sense.
     """
-    check_seconds("action_limit", action_limit)
+    checked("action_limit", Seconds | None, action_limit)
     items = _items(given)
     kinds: dict[Any, tuple[Player, ...]] = {}
     casts = []

@@ -10,11 +10,13 @@ from typing import Any
 from paceline.catalog.missions import DEFAULT, find_missions
 from paceline.catalog.resolve import casts_of
 from paceline.cli._resuming import validated
-from paceline.errors import BadInput, check_seconds
+from paceline.errors import BadInput
+from paceline.evaluate import evaluate
 from paceline.evaluate.given import chosen_device
 from paceline.evaluate.replacement import mixed
 from paceline.evaluate.run import Run
 from paceline.records import PLAN, read_plan
+from paceline.run import Seconds, checked, options_of
 from paceline.team import Setting
 
 
@@ -49,9 +51,9 @@ class Asked:
 
     def run(self, setting: Setting, *, apart: bool = False) -> Run:
         """The run; what is wrong with it is told. `apart`: no mission or policy of a user's is loaded here."""
-        check_seconds("action_timeout", self.action_timeout)
-        if self.timeout_action not in ("late", "noop"):
-            raise BadInput(f"--timeout-action {self.timeout_action}: give late, or noop")
+        checked("action_timeout", Seconds | None, self.action_timeout)
+        same = ("episodes", "seed", "lanes", "device", "timeout_action")
+        options_of(evaluate).check({name: getattr(self, name) for name in same})
         if self.timeout_action == "noop" and self.action_timeout is None:
             raise BadInput("--timeout-action noop needs a limit: give --action-timeout S")
         asked: dict[str, Any] = {

@@ -43,8 +43,6 @@ class Asked:
     def __post_init__(self) -> None:
         if self.random and self.policy is not None:
             raise BadInput("-p and --random both say what plays: give one of them")
-        if self.seed < 0:
-            raise BadInput(f"seed={self.seed}; give 0 or more")
 
     def count(self) -> int:
         """How many rollouts there are: one per task if tasks are listed and no number is given."""

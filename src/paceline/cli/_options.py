@@ -7,13 +7,12 @@ docstring, its Args ──► meanings ┴──► lines
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-_ENTRY = re.compile(r"^(?P<indent> *)\*{0,2}(?P<names>\w+)(?: *\([^)]*\))?: (?P<words>.*)$")
+from paceline.run import arguments
 
 
 @dataclass(frozen=True)
@@ -52,24 +51,6 @@ def lines(options: list[Option]) -> list[str]:
     heads = [f"{option.name}{f'={option.value}' if option.value else ''}" for option in options]
     width = max(map(len, heads), default=0)
     return [f"    {head:{width}}  {option.meaning}".rstrip() for head, option in zip(heads, options, strict=True)]
-
-
-def arguments(doc: str) -> dict[str, str]:
-    """What a docstring in Google's form says of each argument, in a line."""
-    found: dict[str, str] = {}
-    indent = name = None
-    for line in doc.partition("Args:\n")[2].splitlines():
-        if line.strip() and not line.startswith(" "):
-            break  # the next section
-        entry = _ENTRY.match(line)
-        if entry is not None and indent in (None, entry["indent"]):
-            indent, name = entry["indent"], entry["names"]
-            found[name] = entry["words"]
-        elif name is not None and line.strip():
-            found[name] += f" {line.strip()}"
-        elif not line.strip():
-            name = None
-    return found
 
 
 def _parameters(maker: Any) -> dict[str, inspect.Parameter]:

@@ -23,14 +23,15 @@ from paceline.evaluate.given import chosen_device
 from paceline.records import PLAN, begin_run, read_plan
 from paceline.report.board import Board
 from paceline.report.curves import can_draw, draw_agents
+from paceline.run import Options
 from paceline.train import Training, train
-from paceline.train.config import read_config
 from paceline.train.train import Watcher
 from paceline.train.turns import FORMS, TurnLog
 
 LOG = "train.log"
 FILES = (".yaml", ".yml")
 _KEPT = "train"  # not "asked", "command" or "collect": those are what other commands can go on with
+_NOT_IN_FILES = ("resume", "trace", "watcher", "recorder", "asked")
 _PLACE = ("plan", "jobs")  # they say one thing together: half of it would contradict what is given now
 
 
@@ -111,7 +112,12 @@ def _given(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], st
 def _from_file(name: str | None) -> dict[str, Any]:
     if name is None:
         return {}
-    return read_config(Path(name)) if Path(name).suffix in FILES else {"mission": name}
+    if Path(name).suffix not in FILES:
+        return {"mission": name}
+    found = Options(train, _NOT_IN_FILES).read(Path(name), "mission and epochs")
+    if "mission" not in found:
+        raise BadInput(f"{name} has no mission: say what world is trained in, mission: treasure_hunt say")
+    return found
 
 
 def _check_same(run: Path, before: Asked, now: Mapping[str, Any]) -> None:

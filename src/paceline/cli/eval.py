@@ -171,7 +171,9 @@ def evaluate(
     from paceline.cli._running import fresh_directory, only_the_result, plan_of, whole
     from paceline.cli._trust import check_trusted
     from paceline.errors import BadInput
+    from paceline.evaluate import evaluate as job
     from paceline.evaluate.driver import Care
+    from paceline.run import options_of
 
     given: dict[str, Any] = {
         "missions": mission or [],
@@ -208,7 +210,8 @@ def evaluate(
         else:
             asked = Asked.of(given).settled()
         run = asked.run(asked.setting(parallel_policy, call_deadline), apart=untrusted)
-        care = Care(on_error, max_failures, episode_deadline)
+        cared = {"on_error": on_error, "max_failures": max_failures, "episode_deadline": episode_deadline}
+        care = Care(**options_of(job).check(cared))
         if watch or gif is not None:
             from paceline.cli._showing import draw, show
 

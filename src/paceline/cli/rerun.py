@@ -101,12 +101,12 @@ def _episode_again(directory: Path, episode: str, home: Path) -> int:
 
 def _deadlines(directory: Path) -> dict[str, Any]:
     """The seconds that an episode, and a call, of the run may take; a run of an older release does not say."""
-    from paceline.errors import check_seconds
     from paceline.records import read_plan
+    from paceline.run import Seconds, checked
 
     found: dict[str, Any] = read_plan(directory).get("deadlines", {})
     for name, seconds in found.items():
-        check_seconds(f"the deadline {name!r} in {directory / 'plan.json'}", seconds)
+        checked(f"the deadline {name!r} in {directory / 'plan.json'}", Seconds | None, seconds)
     return found
 
 

@@ -17,8 +17,6 @@ from typing import Any
 from paceline.collect.collection import Collection, timing_of
 from paceline.collect.given import (
     Tasks,
-    checked,
-    checked_seed,
     checked_tasks,
     dealt,
     is_listed,
@@ -38,6 +36,7 @@ from paceline.collect.task_sets import DRAW, DrawnTasks, named_tasks
 from paceline.engine import Plan, Pool, Published, Trace, find_backend
 from paceline.errors import BadInput, Closed, NotKept, RolloutsFailed
 from paceline.lasting import LASTING
+from paceline.run import Count, Device, Directory, Whole, checks_options
 from paceline.team.device import find_device
 
 Watcher = Callable[[int, int], None]
@@ -46,6 +45,9 @@ Watcher = Callable[[int, int], None]
 
 class Collector:
     """Collects rollouts, again and again, with the same workers.
+
+    `Plan(agents="here")` keeps the policy in this process and only the environments in workers;
+    `Plan(agents="worker")` gives each worker a copy.
 
     Args:
         env_fn: Makes an environment: a function, a class, a name such as "gym:CartPole-v1", or a `Mission`.
@@ -59,36 +61,33 @@ class Collector:
         random_actions: Actions are drawn from the action space, and no policy is asked.
         reuse: Whether `reset` makes an environment as new, so that one serves many rollouts. `paceline doctor` tells.
         seed: Root of everything random.
-        lanes: Rows of a forward pass, for row policies. Part of the result: another number gives other bits.
-        device: Where networks are put.
-        plan: Where rollouts are played; never what comes of them. `Plan(agents="here")` keeps the policy in this
-            process and only the environments in workers; `agents="worker"` gives each worker a copy.
+        lanes: Rows of a batch in which networks answer. Part of the result: another number gives other bits.
+        device: Where networks are put: "auto", "cpu", "cuda" or "mps". Part of the result.
+        plan: Where it runs: "auto", a backend, a number of workers (0: here), or a `Plan`. It changes no bit of the
+            result.
         pool: A pool whose workers play the rollouts, beside what its members do; the collector does not close it. It
             takes the place of a plan. None: the collector starts workers of its own.
         trace: Records where the time goes.
     """
 
+    @checks_options
     def __init__(
         self,
         env_fn: Any,
         policy: Any = None,
         *,
         tasks: Tasks | None = None,
-        episodes: int = 1,
-        horizon: int | None = None,
+        episodes: Count = 1,
+        horizon: Count | None = None,
         random_actions: bool = False,
         reuse: bool = False,
-        seed: int = 0,
-        lanes: int = 8,
-        device: str = "cpu",
+        seed: Whole = 0,
+        lanes: Count = 8,
+        device: Device = "cpu",
         plan: str | int | Plan = "auto",
         pool: Pool | None = None,
         trace: Trace | None = None,
     ) -> None:
-        checked(episodes=episodes, horizon=horizon, lanes=lanes)
-        if trace is not None and not isinstance(trace, Trace):
-            raise BadInput(f"trace={trace!r:.60}: give a Trace(), and have it write(file) afterwards")
-        seed = checked_seed(seed)
         asked = Plan.parse(plan).not_of_a_vector() if pool is None else _plan_of(pool, plan)
         if asked.backend != "auto":
             find_backend(asked.backend)
@@ -136,15 +135,16 @@ class Collector:
         """The files of environment and policy, each named by whose it is, with the SHA-256 of its content."""
         return file_digests(self._spec)
 
+    @checks_options
     def collect(
         self,
-        rollouts: int,
+        rollouts: Count,
         *,
         weights: Any = None,
-        iteration: int | None = None,
+        iteration: Whole | None = None,
         watcher: Watcher | None = None,
         indices: Sequence[int] | None = None,
-        out: str | Path | None = None,
+        out: Directory | None = None,
         about: Mapping[str, Any] | None = None,
     ) -> Collection:
         """Plays rollouts, each once.
@@ -167,12 +167,9 @@ class Collector:
                 collector is playing already.
             Closed: the collector has been closed.
         """
-        checked(rollouts=rollouts)
-        if iteration is not None:
-            checked_seed(iteration, "iteration")
         chosen = rollouts_of(rollouts, indices)
         with self._its_turn():
-            self._iteration = self._iteration + 1 if iteration is None else int(iteration)
+            self._iteration = self._iteration + 1 if iteration is None else iteration
             jobs = self._jobs(self._iteration, chosen, self._tasks)
             self.leaks.check(jobs, "collected")
             store = None if out is None else Store(Path(out), self._spec, jobs, about or {})
@@ -281,21 +278,22 @@ class Collector:
         )
 
 
+@checks_options
 def collect(
     env_fn: Any,
     policy: Any = None,
-    rollouts: int = 1,
+    rollouts: Count = 1,
     *,
     tasks: Tasks | None = None,
-    episodes: int = 1,
-    horizon: int | None = None,
+    episodes: Count = 1,
+    horizon: Count | None = None,
     random_actions: bool = False,
     reuse: bool = False,
-    seed: int = 0,
-    lanes: int = 8,
-    device: str = "cpu",
+    seed: Whole = 0,
+    lanes: Count = 8,
+    device: Device = "cpu",
     plan: str | int | Plan = "auto",
-    out: str | Path | None = None,
+    out: Directory | None = None,
     trace: Trace | None = None,
 ) -> Collection:
     """Collects rollouts once; see `Collector` for the arguments, and for iterations.
@@ -310,10 +308,11 @@ def collect(
         random_actions: Actions are drawn from the action space.
         reuse: Whether `reset` makes an environment as new.
         seed: Root of everything random.
-        lanes: Rows of a forward pass.
-        device: Where networks are put.
-        plan: Where rollouts are played.
-        out: A directory for the run; see `Collector.collect`.
+        lanes: Rows of a batch in which networks answer. Part of the result: another number gives other bits.
+        device: Where networks are put: "auto", "cpu", "cuda" or "mps". Part of the result.
+        plan: Where it runs: "auto", a backend, a number of workers (0: here), or a `Plan`. It changes no bit of the
+            result.
+        out: A directory for the results.
         trace: Records where the time goes.
 
     Raises:

@@ -223,17 +223,6 @@ def is_listed(tasks: Any) -> bool:
     return isinstance(tasks, Sequence) or (isinstance(tasks, np.ndarray) and tasks.ndim > 0)
 
 
-def checked_seed(seed: Any, name: str = "seed") -> int:
-    """A seed, or another number that is part of who a rollout is, as a plain number.
-
-    Raises:
-        BadInput: it is no whole number from 0 on. None would draw a seed that is written down nowhere.
-    """
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise BadInput(f"{name}={seed!r} makes no sense; give a whole number from 0 on")
-    return int(seed)
-
-
 def rollouts_of(count: int, indices: Sequence[int] | None) -> Sequence[int]:
     """The numbers of the rollouts that are played: those that are named, or all.
 
@@ -244,18 +233,12 @@ def rollouts_of(count: int, indices: Sequence[int] | None) -> Sequence[int]:
         return range(count)
     if isinstance(indices, str) or not isinstance(indices, Iterable):
         raise BadInput(f"indices={indices!r:.60}: give a list of the rollouts' numbers")
-    chosen = [checked_seed(index, "indices: an index") for index in indices]
-    if len(set(chosen)) < len(chosen) or any(index >= count for index in chosen):
-        raise BadInput(f"indices={list(indices)!r:.60}: give each number once, from 0 to {count - 1}")
+    asked = list(indices)
+    chosen = [int(index) for index in asked if _is_whole(index) and 0 <= index < count]
+    if len(set(chosen)) < len(asked):
+        raise BadInput(f"indices={asked!r:.60}: give each number once, from 0 to {count - 1}")
     return chosen
 
 
-def checked(**numbers: int | None) -> None:
-    """Sees to it that counts are whole numbers from 1 on.
-
-    Raises:
-        BadInput: one is not.
-    """
-    for name, number in numbers.items():
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1):
-            raise BadInput(f"{name}={number!r} makes no sense; give a whole number from 1 on")
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)

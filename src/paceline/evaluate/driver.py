@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from paceline.catalog.resolve import Missions, Policies, casts_of, missions_of
 from paceline.engine import Plan, Pool, Trace, check_sendable, find_backend, temporary_directory
-from paceline.errors import BadInput, NotKept, NotSendable, check_seconds
+from paceline.errors import BadInput, NotKept, NotSendable
 from paceline.evaluate.cohorts import play_in_cohorts
 from paceline.evaluate.given import affordable, chosen_device
 from paceline.evaluate.playing import Played, Surveyed, apart, survey
@@ -29,6 +29,7 @@ from paceline.evaluate.spread import by_episode, schedule_of
 from paceline.evaluate.stopping import Stop
 from paceline.evaluate.store import Store
 from paceline.lasting import LASTING
+from paceline.run import Count, Device, Directory, Seconds, Whole, checks_options
 from paceline.schedule import Note
 from paceline.seeds import sequence
 from paceline.team import Setting, cannot_be_copied, first_episodes
@@ -39,7 +40,6 @@ from paceline.types import Episode, Seat
 LEVELS = ("missions", "episodes", "agents")
 """What may run side by side."""
 
-ON_ERROR = ("continue", "stop", "retry")
 _RETRIES = 2
 
 Watcher = Callable[[Episode, int, int], None]
@@ -67,42 +67,36 @@ class Care:
         """With so many failures a run ends; None: with its last episode."""
         return 1 if self.on_error == "stop" else self.max_failures
 
-    def __post_init__(self) -> None:
-        if self.on_error not in ON_ERROR:
-            raise BadInput(f"on_error={self.on_error!r}; give one of {', '.join(ON_ERROR)}")
-        check_seconds("episode_deadline", self.episode_deadline)
-        for name in ("max_failures", "restarts"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise BadInput(f"{name}={value} makes no sense; give more than 0")
 
-
+@checks_options
 def evaluate(
     missions: Missions,
     policies: Policies = (),
     *,
-    episodes: int = 1,
-    seed: int = 0,
-    lanes: int = 8,
-    device: str = "cpu",
+    episodes: Count = 1,
+    seed: Whole = 0,
+    lanes: Count = 8,
+    device: Device = "cpu",
     plan: str | int | Plan = "auto",
     agents: str | None = None,
-    on_error: str = "continue",
-    max_failures: int | None = None,
-    episode_deadline: float | None = None,
-    call_deadline: float | None = None,
-    action_limit: float | None = None,
-    timeout_action: str = "late",
+    on_error: Literal["continue", "stop", "retry"] = "continue",
+    max_failures: Count | None = None,
+    episode_deadline: Seconds | None = None,
+    call_deadline: Seconds | None = None,
+    action_limit: Seconds | None = None,
+    timeout_action: Literal["late", "noop"] = "late",
     levels: Iterable[str] = LEVELS,
-    replays: str | Path | None = None,
-    out: str | Path | None = None,
+    replays: Directory | None = None,
+    out: Directory | None = None,
     resume: bool = False,
-    verify: int = 0,
+    verify: Whole = 0,
     trace: Trace | None = None,
     watcher: Watcher | None = None,
     about: dict[str, Any] | None = None,
 ) -> Report:
     """Plays every mission `episodes` times and scores the policies. Warns if an episode failed: see `Report.ok`.
+
+    Each episode is on disk in `out` when it has ended; to resume is to play what is missing, and what has failed.
 
     Args:
         missions: Names as `paceline eval -m` takes them, what makes environments (a class, a function), or `Mission`s.
@@ -111,9 +105,10 @@ def evaluate(
             their shares.
         episodes: Of each mission; episode `i` has the environment seed `seed + i`.
         seed: Root of everything random.
-        lanes: Rows of a batch, for policies that answer in batches; part of the result.
-        device: For networks: "auto", "cpu", "cuda", "mps"; part of the result.
-        plan: Where episodes run: "auto", a backend, a number of workers (0: here), or a `Plan`.
+        lanes: Rows of a batch in which networks answer. Part of the result: another number gives other bits.
+        device: Where networks are put: "auto", "cpu", "cuda" or "mps". Part of the result.
+        plan: Where it runs: "auto", a backend, a number of workers (0: here), or a `Plan`. It changes no bit of the
+            result.
         agents: Where the policies of an episode run: "auto", "off", "thread", "process", "batch", "gpu".
         on_error: What a failed episode means: "continue", "stop", or "retry".
         max_failures: Stop with so many. What is kept is what one process would have played: the episodes up to the last
@@ -125,8 +120,8 @@ def evaluate(
             nothing in its place, where the mission has one. Then the result follows the clock.
         levels: What may run side by side: "missions", "episodes", "agents". What is left out runs one after another.
         replays: A directory for a replay of each episode, on missions that keep replays (mettagrid's).
-        out: A directory for the results; each episode is on disk when it has ended.
-        resume: Whether to go on with what `out` holds: what is missing, or has failed, is played.
+        out: A directory for the results.
+        resume: Whether to go on with what `out` holds.
         verify: So many episodes are played again here afterwards, and their digests compared.
         trace: Records where the time goes.
         watcher: Told of every episode that has ended.
@@ -135,6 +130,8 @@ def evaluate(
     Raises:
         BadInput: a mission, a policy or an option makes no sense; nothing has been played.
     """
+    if resume and out is None:
+        raise BadInput("resume=True: say with out= what directory to go on with")
     where = Plan.parse(plan).not_of_a_vector()
     mode = agents or where.agents or "auto"
     setting = Setting(seed, lanes, mode, None, call_deadline, action_limit, timeout_action)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -64,15 +63,6 @@ class Run:
     mixes: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("episodes", self.episodes, 1),
-            ("lanes", self.setting.lanes, 1),
-            ("seed", self.seed, 0),
-        ):
-            if not isinstance(value, Integral):
-                raise BadInput(f"{name}={value!r:.60}; give a whole number, {least} or more")
-            if value < least:
-                raise BadInput(f"{name}={value}; give {least} or more")
         _check_names("mission", [mission.name for mission in self.missions])
         for cast in self.casts or (self.players,):
             _check_names("policy", [player.name for player in cast])

@@ -22,8 +22,9 @@ import numpy as np
 from paceline.engine import Handle, Pool, wait_for_any
 from paceline.engine.calls import Found
 from paceline.engine.interrupts import UNINTERRUPTED
-from paceline.errors import BadInput, Closed, PlanNotMet, SharedRandomness, check_seconds
+from paceline.errors import BadInput, Closed, PlanNotMet, SharedRandomness
 from paceline.groups.trajectory import Said, Trajectory
+from paceline.run import Seconds, checked
 from paceline.types import Failure
 
 _LATE = ("wait", "truncate")
@@ -95,7 +96,7 @@ def check_straggling(quorum: float | None, deadline: float | None, late: str = "
     """Raises `BadInput` for what makes no sense."""
     if quorum is not None and not 0 < quorum <= 1:
         raise BadInput(f"quorum={quorum}; give a share above 0, up to 1")
-    check_seconds("deadline", deadline)
+    checked("deadline", Seconds | None, deadline)
     if late not in _LATE:
         raise BadInput(f"late={late!r}; give 'wait' or 'truncate'")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 
 from paceline.checkpoints import Checkpoints
 from paceline.engine import Plan, Trace, find_backend
@@ -18,10 +19,11 @@ from paceline.learning.row_policies import import_torch
 from paceline.meta.result import WEIGHTS, MetaTraining, write_weights
 from paceline.options import split
 from paceline.records import Records, numbered, write_whole
+from paceline.run import Count, Device, Directory, Says, Whole, checks_options
 from paceline.team.device import find_device
 
 if TYPE_CHECKING:  # they import torch
-    from paceline.meta.loop import Job, Loop, Watcher
+    from paceline.meta.loop import Job, Loop
 
 ITERATIONS = 300
 """How many iterations there are where neither they nor steps are said."""
@@ -29,33 +31,39 @@ ITERATIONS = 300
 DIVERGED = "diverged.json"
 """In the directory of a run: that an update gave numbers that are not finite, and what to do."""
 
+GradientSteps = Annotated[
+    int | float, Gt(0), Says("a whole number of gradient steps, or how many for each env step, 0.01 say")
+]
+"""Gradient steps: a whole number for an iteration, a float for each env step."""
+
 _EVALUATIONS = 10  # of a training, where no interval is said
 
 
+@checks_options
 def meta(
     env: Any,
-    agent: str = "memory",
+    agent: Annotated[str, Says("memory, markov, memory_markov or oracle, with options")] = "memory",
     *,
-    max_rollouts_per_task: int = 2,
-    num_train_tasks: int | None = None,
-    num_eval_tasks: int | None = None,
-    num_rollouts_per_iter: int = 64,
-    num_init_rollouts_pool: int = 64,
-    n_env_steps_total: float | None = None,
-    num_iters: int | None = None,
-    num_updates_per_iter: float = 16,
-    log_interval: int | None = None,
+    max_rollouts_per_task: Count = 2,
+    num_train_tasks: Count | None = None,
+    num_eval_tasks: Count | None = None,
+    num_rollouts_per_iter: Count = 64,
+    num_init_rollouts_pool: Whole = 64,
+    n_env_steps_total: Annotated[float, Ge(1)] | None = None,
+    num_iters: Count | None = None,
+    num_updates_per_iter: GradientSteps = 16,
+    log_interval: Count | None = None,
     ppo: Mapping[str, Any] | str | None = None,
-    lag: int = 0,
-    seed: int = 0,
-    lanes: int = 32,
-    device: str = "cpu",
+    lag: Annotated[int, Ge(0), Le(1), Says("0 or 1: weights are at most one update behind")] = 0,
+    seed: Whole = 0,
+    lanes: Count = 32,
+    device: Device = "cpu",
     plan: str | int | Plan = "auto",
-    out: str | Path | None = None,
+    out: Directory | None = None,
     resume: bool = False,
     trust: bool = False,
     trace: Trace | None = None,
-    watcher: Watcher | None = None,
+    watcher: Callable[[Any], None] | None = None,
     asked: Mapping[str, Any] | None = None,
 ) -> MetaTraining:
     """Trains an agent on many tasks of a world, and tells what it gets on others.
@@ -83,11 +91,12 @@ def meta(
         ppo: How it learns: "lr=0.001,gamma=0.99", or a mapping; see `paceline.learning.SequencePPO`.
         lag: By how many updates the weights that collect are behind. With 1, workers collect while an update runs.
         seed: Root of everything random.
-        lanes: Rows of a forward pass. Part of the result: another number gives other bits.
-        device: Where networks are put.
-        plan: Where rollouts are played.
-        out: A directory for results and checkpoints.
-        resume: Whether to go on with what is in `out`.
+        lanes: Rows of a batch in which networks answer. Part of the result: another number gives other bits.
+        device: Where networks are put: "auto", "cpu", "cuda" or "mps". Part of the result.
+        plan: Where it runs: "auto", a backend, a number of workers (0: here), or a `Plan`. It changes no bit of the
+            result.
+        out: A directory for the results.
+        resume: Whether to go on with what `out` holds.
         trust: With `resume`: whether what a user's own objects have left there, pickled, may be loaded though you have
             not written it there yourself. It can run anything.
         trace: Records where the time goes.
@@ -159,10 +168,7 @@ def job_of(env: Any, agent: str, ppo: Mapping[str, Any] | str | None, **given: A
     from paceline.meta.loop import Job
     from paceline.meta.tasks import world_of
 
-    least = {"seed": 0, "lag": 0, "num_init_rollouts_pool": 0}
-    for name in _WHOLE:
-        given[name] = None if given[name] is None else _whole(name, given[name], least.get(name, 1))
-    updates, total = _updates(given["num_updates_per_iter"]), given["n_env_steps_total"]
+    total = given["n_env_steps_total"]
     options = split(f"ppo,{ppo}")[1] if isinstance(ppo, str) else ppo
     settings = SequencePPO.read(options, "ppo")
     if "passes" in settings.model_fields_set:
@@ -178,12 +184,10 @@ def job_of(env: Any, agent: str, ppo: Mapping[str, Any] | str | None, **given: A
     attempt(lambda: SequenceLearner(found.build(world.seat), settings), f"agent {agent!r}")
     if total is not None and given["num_iters"] is not None:
         raise BadInput("n_env_steps_total and num_iters both say how long to train: give one of them")
-    if given["lag"] > 1:
-        raise BadInput(f"lag={given['lag']}: weights are at most one update behind: give 0 or 1")
     pool = given["num_init_rollouts_pool"]
     if total is None:
         total = world.steps * (pool + rollouts * (given["num_iters"] or ITERATIONS))
-    total = _whole("n_env_steps_total", total, 1)
+    total = math.ceil(total)
     iterations = math.ceil(max(0, total - pool * world.steps) / (rollouts * world.steps))
     return Job(
         world,
@@ -193,7 +197,7 @@ def job_of(env: Any, agent: str, ppo: Mapping[str, Any] | str | None, **given: A
         num_rollouts_per_iter=rollouts,
         num_init_rollouts_pool=pool,
         n_env_steps_total=total,
-        num_updates_per_iter=updates,
+        num_updates_per_iter=given["num_updates_per_iter"],
         log_interval=given["log_interval"] or max(1, iterations // _EVALUATIONS),
         lag=given["lag"],
         seed=given["seed"],
@@ -202,42 +206,7 @@ def job_of(env: Any, agent: str, ppo: Mapping[str, Any] | str | None, **given: A
     )
 
 
-_WHOLE = (
-    "max_rollouts_per_task",
-    "num_train_tasks",
-    "num_eval_tasks",
-    "num_rollouts_per_iter",
-    "num_init_rollouts_pool",
-    "num_iters",
-    "log_interval",
-    "lag",
-    "seed",
-    "lanes",
-)
-
-
-def _whole(name: str, given: Any, least: int) -> int:
-    """A whole number; 1e6 is one, as configurations write it."""
-    try:
-        number = int(given)
-    except (TypeError, ValueError, OverflowError):
-        number = least - 1
-    if isinstance(given, bool | str) or number != given or number < least:
-        raise BadInput(f"{name}={given!r} makes no sense; give a whole number from {least} on")
-    return number
-
-
-def _updates(given: Any) -> int | float:
-    """Gradient steps: a whole number for an iteration, a float for each env step."""
-    if isinstance(given, bool | str) or not isinstance(given, int | float | np.number) or not 0 < given < math.inf:
-        raise BadInput(
-            f"num_updates_per_iter={given!r}: give a whole number of gradient steps, or how many for each env step, "
-            "0.01 say"
-        )
-    return int(given) if isinstance(given, int | np.integer) else float(given)
-
-
-def _told(error: Diverged, loop: Loop, out: str | Path | None) -> Diverged:
+def _told(error: Diverged, loop: Loop, out: Directory | None) -> Diverged:
     """An update that diverged, with what to do; in the directory of the run, so that it is not gone on with."""
     job, advice = loop.job, "Begin anew with a smaller learning rate"
     advice = f"{advice} (lr={job.settings.lr:g} in ppo), or a smaller clip ({job.settings.clip:g})"
@@ -304,7 +273,7 @@ _IDENTITY = (
 )
 
 
-def _run(loop: Loop, records: Records | None, watcher: Watcher | None) -> None:
+def _run(loop: Loop, records: Records | None, watcher: Callable[[Loop], None] | None) -> None:
     known = {line["z/iteration"] for line in records.lines} if records is not None else set()
 
     def log(rows: Sequence[Mapping[str, float]]) -> None:
@@ -322,7 +291,7 @@ def _run(loop: Loop, records: Records | None, watcher: Watcher | None) -> None:
     loop.finish()
 
 
-def _result(loop: Loop, out: str | Path | None) -> MetaTraining:
+def _result(loop: Loop, out: Directory | None) -> MetaTraining:
     job = loop.job
     returns = np.array(loop.returns, np.float64).reshape(-1, job.num_rollouts_per_iter, job.episodes)
     return MetaTraining(

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from types import MappingProxyType
 
-from paceline.errors import BadInput, check_seconds
+from paceline.errors import BadInput
+from paceline.run import Seconds, checked
 
 GROUP = "paceline.agents"
 
@@ -57,7 +58,7 @@ def names() -> list[str]:
 
 def check_deadline(name: str, deadline: float | None) -> None:
     """Says so where a deadline for calls cannot be kept."""
-    check_seconds("call_deadline", deadline)
+    checked("call_deadline", Seconds | None, deadline)
     if deadline is not None and find(name).backend in ("inline", "thread"):
         raise BadInput(
             f"a call deadline cannot be kept where agents={name!r}: only a policy in a process of its own can be "

@@ -79,9 +79,6 @@ class Job:
                 )
 
 
-TURNS = ("simultaneous", "ordered")
-
-
 def in_turns(mission: Mission, turn: str) -> Mission:
     """The mission as it is played: where turns are ordered its environment is stepped agent by agent."""
     return mission if turn == "simultaneous" else replace(mission, make=partial(ordered, mission.make, mission.name))

@@ -14,11 +14,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
-
-import numpy as np
-
-from paceline.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -38,15 +33,6 @@ class Timetable:
     updates_per_interval: int = 1
     lag: int = 0
     priority: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("train_interval", 1), ("updates_per_interval", 1), ("lag", 0)):
-            object.__setattr__(self, name, whole(name, getattr(self, name), least))
-        if not isinstance(self.priority, Mapping):
-            raise BadInput(f"priority={self.priority!r}: give a mapping from agents to shares of the updates")
-        for agent, share in self.priority.items():
-            if not (isinstance(share, int | float | np.number) and math.isfinite(share) and share >= 0):
-                raise BadInput(f"priority of {agent!r} is {share!r}; give a share of the updates, 0 or more")
 
     def due(self, agent: str, epochs: int) -> int:
         """How many updates of an agent are due, in all, once so many epochs have been played."""
@@ -71,14 +57,3 @@ class Timetable:
     def epochs_behind(self) -> int:
         """How many epochs may be played, at the most, before the weights of an update that is due must be there."""
         return self.train_interval * (1 + -(-self.lag // self.updates_per_interval))
-
-
-def whole(name: str, number: Any, least: int) -> int:
-    """A count, as a plain int.
-
-    Raises:
-        BadInput: it is no whole number, or too small.
-    """
-    if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
-        raise BadInput(f"{name}={number!r} makes no sense; give a whole number from {least} on")
-    return int(number)

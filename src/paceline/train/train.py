@@ -3,56 +3,62 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge
 
 from paceline.checkpoints import Checkpoints
 from paceline.engine import Plan, Trace, find_backend
-from paceline.errors import BadInput, check_seconds
+from paceline.errors import BadInput
 from paceline.fingerprint import Fingerprint, fingerprint, plain_text
 from paceline.records import Records, numbered
+from paceline.run import Count, Device, Directory, Says, Seconds, Whole, checks_options
 from paceline.team.device import find_device
 from paceline.train.banks import OneAgent
 from paceline.train.given import mission_of, recipes_of
-from paceline.train.job import TURNS, Job, in_turns, shortened
-from paceline.train.timetable import Timetable, whole
+from paceline.train.job import Job, in_turns, shortened
+from paceline.train.timetable import Timetable
 from paceline.train.trainer import Recorder, Trainer
 from paceline.train.training import Training
-from paceline.train.updates import ON_FAILURE, Updates
+from paceline.train.updates import Updates
 from paceline.types import Failure
 
 _log = logging.getLogger("paceline")
-_OR_NONE = ("capacity", "max_turns")  # None is as many as there are
 Watcher = Callable[[Trainer], None]
 """Is shown the trainer after every epoch."""
 
+Shares = Annotated[
+    Mapping[str, Annotated[float, Ge(0)]], Says("a mapping from agents to shares of the updates, 0 or more each")
+]
+"""Agent → its share of the updates that are due; 1 where it is not named."""
 
+
+@checks_options
 def train(
     mission: Any,
     learners: Any = "dqn",
     *,
-    epochs: int,
-    train_interval: int = 1,
-    updates_per_interval: int = 1,
-    warmup: int = 0,
-    capacity: int | None = None,
-    lag: int = 0,
-    worlds: int = 1,
-    turn: str = "simultaneous",
-    max_turns: int | None = None,
-    priority: Mapping[str, float] | None = None,
-    on_failure: str = "fail",
-    deadline: float | None = None,
+    epochs: Count,
+    train_interval: Count = 1,
+    updates_per_interval: Count = 1,
+    warmup: Whole = 0,
+    capacity: Count | None = None,
+    lag: Whole = 0,
+    worlds: Count = 1,
+    turn: Literal["simultaneous", "ordered"] = "simultaneous",
+    max_turns: Count | None = None,
+    priority: Shares | None = None,
+    on_failure: Literal["fail", "retry", "freeze"] = "fail",
+    deadline: Seconds | None = None,
     free_running: bool = False,
-    seed: int = 0,
-    lanes: int = 8,
-    device: str = "cpu",
+    seed: Whole = 0,
+    lanes: Count = 8,
+    device: Device = "cpu",
     plan: str | int | Plan = "auto",
-    out: str | Path | None = None,
+    out: Directory | None = None,
     resume: bool = False,
     trust: bool = False,
     trace: Trace | None = None,
@@ -63,8 +69,9 @@ def train(
 ) -> Training:
     """Trains independent learners: every agent has its own network, optimizer, rows and random streams.
 
-    The result follows from the mission, the learners, the seed and the timetable. The plan says where things run, and
-    changes no bit of it.
+    The result follows from the mission, the learners, the seed and the timetable. Networks learn on `device`, in one
+    process, and act on the CPU. `Plan(agents="process")` has dear policies act in processes of their own. Learners of
+    ours have a row for each world, whatever `lanes` says: it is for policies with `act_batch` that sit among them.
 
     Args:
         mission: The world: a name, a `Mission`, or what makes PettingZoo parallel environments.
@@ -88,12 +95,12 @@ def train(
         free_running: Agents act with the newest weights that are there when an epoch begins, whatever `lag` says. Then
             the result follows the clock, and says that it is not reproducible.
         seed: Root of everything random.
-        lanes: Rows of a batch in which policies with `act_batch` answer that sit among learners: part of the result.
-            Learners of ours have a row for each world, whatever it says.
-        device: Where networks learn, in one process; agents act on the CPU.
-        plan: Where learners learn; `Plan(agents="process")` has dear policies act in processes of their own.
-        out: A directory for results and checkpoints.
-        resume: Whether to go on with what is in `out`.
+        lanes: Rows of a batch in which networks answer. Part of the result: another number gives other bits.
+        device: Where networks are put: "auto", "cpu", "cuda" or "mps". Part of the result.
+        plan: Where it runs: "auto", a backend, a number of workers (0: here), or a `Plan`. It changes no bit of the
+            result.
+        out: A directory for the results.
+        resume: Whether to go on with what `out` holds.
         trust: With `resume`: whether what a user's own objects have left there, pickled, may be loaded though you have
             not written it there yourself. It can run anything.
         trace: Records where the time goes.
@@ -108,14 +115,6 @@ def train(
         Diverged: an update gave numbers that are not finite.
         Exception: what a learner or an environment raised.
     """
-    check_seconds("deadline", deadline)
-    for name, flag in (("free_running", free_running), ("resume", resume), ("trust", trust)):
-        if not isinstance(flag, bool):
-            raise BadInput(f"{name}={flag!r} makes no sense; give True or False")
-    if trace is not None and not isinstance(trace, Trace):
-        raise BadInput(f"trace={trace!r:.60}: give a Trace(), and have it write(file) afterwards")
-    if out is not None and not isinstance(out, str | os.PathLike):
-        raise BadInput(f"out={out!r:.60} makes no sense; give a directory")
     place = Plan.parse(plan).not_of_a_vector()
     if place.backend != "auto":
         find_backend(place.backend)
@@ -128,7 +127,6 @@ def train(
         worlds=worlds,
         turn=turn,
         max_turns=max_turns,
-        on_failure=on_failure,
         free_running=free_running,
         seed=seed,
         lanes=lanes,
@@ -161,19 +159,11 @@ def train(
     return training
 
 
-def _job(mission: Any, learners: Any, timetable: Timetable, **given: Any) -> Job:
-    for name, least in (("warmup", 0), ("capacity", 1), ("worlds", 1), ("max_turns", 1), ("seed", 0), ("lanes", 1)):
-        if given[name] is not None or name not in _OR_NONE:
-            given[name] = whole(name, given[name], least)
-    if given["turn"] not in TURNS:
-        raise BadInput(f"turn={given['turn']!r}: give {' or '.join(TURNS)}")
-    if given["on_failure"] not in ON_FAILURE:
-        raise BadInput(f"on_failure={given['on_failure']!r}: give {', '.join(ON_FAILURE)}")
-    device = given["device"] if given["device"] == "cpu" else find_device(given["device"])
-    world = in_turns(shortened(mission_of(mission), given["max_turns"]), given["turn"])
+def _job(mission: Any, learners: Any, timetable: Timetable, *, max_turns: int | None, device: str, **given: Any) -> Job:
+    device = device if device == "cpu" else find_device(device)
+    world = in_turns(shortened(mission_of(mission), max_turns), given["turn"])
     recipes = recipes_of(learners, world, given["seed"], device, given["lanes"])
-    numbers = {name: given[name] for name in ("warmup", "capacity", "worlds", "turn", "free_running", "seed", "lanes")}
-    job = Job(world, recipes, timetable, device=device, **numbers)
+    job = Job(world, recipes, timetable, device=device, **given)
     _check(job)
     return job
 
@@ -268,7 +258,7 @@ def _first_line(failure: Failure) -> str:
     return failure.message.partition("\n")[0]
 
 
-def _result(trainer: Trainer, out: str | Path | None) -> Training:
+def _result(trainer: Trainer, out: Directory | None) -> Training:
     job, updates = trainer.job, trainer.updates
     agents = job.agents
     totals = [[[each[agent] for agent in agents] for each in epoch] for epoch in trainer.rewards]

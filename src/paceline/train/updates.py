@@ -24,7 +24,6 @@ from paceline.train.saved_state import of_bank, of_failures, of_records, to_bank
 from paceline.types import Failure
 
 _log = logging.getLogger("paceline")
-ON_FAILURE = ("fail", "retry", "freeze")
 FROZEN = "frozen after a failure"
 _OTHERWISE = "on_failure='freeze' would go on with the last weights"
 

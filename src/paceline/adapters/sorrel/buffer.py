@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import BadInput
-from paceline.train.timetable import whole
+from paceline.run import Count, checked
 
 Array = np.ndarray[Any, Any]
 
@@ -36,7 +36,7 @@ class Buffer:
     """
 
     def __init__(self, capacity: int, obs_shape: Sequence[int], n_frames: int = 1) -> None:
-        self.capacity, self.n_frames = whole("capacity", capacity, 1), whole("n_frames", n_frames, 1)
+        self.capacity, self.n_frames = checked("capacity", Count, capacity), checked("n_frames", Count, n_frames)
         try:
             self.obs_shape = tuple(obs_shape)
         except TypeError:
@@ -77,7 +77,7 @@ class Buffer:
         Raises:
             BadInput: there are too few rows, or none is asked for.
         """
-        batch_size = whole("batch_size", batch_size, 1)
+        batch_size = checked("batch_size", Count, batch_size)
         starts = self.size - self.n_frames
         if starts < 1:
             raise BadInput(f"a sample needs {self.n_frames + 1} rows, and the buffer has {self.size}")

@@ -12,7 +12,7 @@ from paceline.adapters.sorrel.config import TRAIN_INTERVAL, differences, interva
 from paceline.adapters.sorrel.experiment import Experiment
 from paceline.adapters.sorrel.record import Record
 from paceline.errors import BadInput
-from paceline.train.timetable import whole
+from paceline.run import Count, checked
 
 
 class ParallelEnvironment:
@@ -56,7 +56,7 @@ class ParallelEnvironment:
         if train_interval is None:
             interval = interval_of(configs, parallel)
         else:
-            interval = whole("train_interval", train_interval, 1)
+            interval = checked("train_interval", Count, train_interval)
         self._env, self._given = env, given
         self._experiment = Experiment(env, configs, parallel, interval)
         self._parallel = parallel
@@ -133,7 +133,7 @@ class ParallelEnvironment:
 
     @train_interval.setter
     def train_interval(self, epochs: int) -> None:
-        self._experiment.train_interval = whole("train_interval", epochs, 1)
+        self._experiment.train_interval = checked("train_interval", Count, epochs)
 
     @property
     def record(self) -> Record:
