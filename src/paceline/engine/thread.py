@@ -129,7 +129,7 @@ class ThreadWorker:
 
     @contextmanager
     def _building(self, request: Request) -> Iterator[None]:
-        """While members are built: says so to the threads beside this one, and lets members that draw be built alone."""
+        """While members are built: tells the threads beside this one, and members that draw are built alone."""
         if request[0] != "build":
             yield
             return

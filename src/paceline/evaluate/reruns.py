@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from paceline.engine import Plan, Pool, check_sendable
+from paceline.engine import Plan, Pool, check_sendable, temporary_directory
 from paceline.errors import BadInput
 from paceline.evaluate.playing import apart, play_episode, survey, understood
 from paceline.evaluate.report import plain
@@ -48,11 +47,11 @@ def play_apart(run: Run, job: Job, deadline: float | None) -> Episode:
         BadInput: the mission or a policy cannot be built.
     """
     check_sendable(run)
-    with TemporaryDirectory(prefix="paceline-", ignore_cleanup_errors=True) as boxes:
+    with temporary_directory() as boxes:
         run = run.with_blackbox(boxes)
         with Pool([], seed=run.seed, backend="process", workers=1) as pool:
             found = survey(run, pool, deadline=math.inf if deadline is None else deadline)
-        run, seats = run.with_acts([acts for _, acts in found]), [seats for seats, _ in found]
+        run, seats = run.with_found([each for _, each in found]), [seats for seats, _ in found]
         with schedule_of(run, Plan("process", 1), seats, deadline=deadline, restarts=1) as schedule:
             ((_, (episode, _)),) = schedule.run([job], 1)
     return episode
