@@ -70,7 +70,7 @@ def test_an_episode_does_not_depend_on_what_else_is_played() -> None:
         (MEETING, Counter, {"lanes": 0}, "lanes=0"),
         (MEETING, Counter, {"seed": -3}, "seed=-3"),
         (MEETING, Counter, {"on_error": "ignore"}, "on_error='ignore'"),
-        (MEETING, Counter, {"episode_deadline": -1.0}, r"episode_deadline=-1\.0 makes no sense"),
+        (MEETING, Counter, {"episode_deadline": -1.0}, r"episode_deadline=-1\.0; give a finite number"),
         (Mission("dict", dict), Counter, {}, "mission 'dict' made {}, which is no environment"),
         (Mission("broken", Meeting, {"nothing": 1}), Counter, {}, "mission 'broken' cannot be built: TypeError"),
         (Mission("nobody", Meeting, {"agents": 0}), Counter, {}, "has no seats: nobody can play it"),
