@@ -85,6 +85,23 @@ def test_the_stack_of_a_hung_worker_is_in_the_error_and_not_on_the_screen(
     assert set(told) == {"DEBUG"}
 
 
+class Deaf:
+    def sleep(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        time.sleep(600)
+
+
+def test_a_hung_worker_that_blocks_every_signal_is_not_asked_for_its_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could not say it, however long main waited for that."""
+    monkeypatch.setattr(process, "_LAST_WORDS", 600.0)
+    with (
+        Pool([Deaf], backend="process", workers=1, restarts=1) as pool,
+        pytest.raises(paceline.CallTimeout, match="did not answer sleep") as caught,
+    ):
+        pool.call("sleep", deadline=0.2)
+    assert "most recent call first" not in str(caught.value)
+
+
 def test_a_deadline_is_per_member_not_per_message() -> None:
     def nap(_: int) -> int:
         time.sleep(0.15)
