@@ -589,6 +589,42 @@ def test_a_lost_fork_server_is_replaced() -> None:
             assert paceline.digest(pool.call("step", calls)) == paceline.digest(plain.call("step", calls))
 
 
+class Waits:
+    """Waits to be killed, the first time."""
+
+    def __init__(self, where: Path) -> None:
+        self.mark = where / "mark"
+
+    def go(self) -> int:
+        if not self.mark.exists():
+            self.mark.write_text(str(os.getppid()))
+            time.sleep(600)
+        return 7
+
+    def row(self, out: np.ndarray) -> None:
+        out[...] = self.go()
+
+
+@pytest.mark.parametrize("way", ["map", "port"])
+def test_the_death_of_the_fork_server_is_nobodys_fault(tmp_path: Path, way: str) -> None:
+    """Restarts are for what a member does to its own worker: here it has none."""
+
+    def kill() -> None:
+        until(lambda: (tmp_path / "mark").exists() and (tmp_path / "mark").read_text())
+        os.kill(int((tmp_path / "mark").read_text()), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    with Pool([partial(Waits, tmp_path)], backend="process", workers=1, restarts=1) as pool:
+        killer.start()
+        if way == "port":
+            port = pool.port("row", {}, {"out": ((), "i8")})
+            port.round()
+            assert port.outputs["out"].tolist() == [7]
+        else:
+            assert list(pool.map(lambda where: Waits(where).go(), [tmp_path])) == [7]
+        killer.join()
+
+
 def test_a_fork_server_that_is_killed_while_workers_start_is_replaced() -> None:
     forkserver.close_servers()
     killed: list[int] = []

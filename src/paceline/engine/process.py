@@ -193,6 +193,8 @@ class ProcessWorker:
         self.kill()  # the line is cut, so the worker is of no use even if it lives on
         self._dead(5.0)
         code, words = self._bury()
+        if code is None and not self._server.alive:
+            return Gone("died with the process that starts workers", words, with_its_server=True)
         return Gone(_ending(code), words)
 
     def _bury(self) -> tuple[int | None, str]:
