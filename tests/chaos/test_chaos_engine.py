@@ -85,6 +85,23 @@ def test_the_stack_of_a_hung_worker_is_in_the_error_and_not_on_the_screen(
     assert set(told) == {"DEBUG"}
 
 
+class Deaf:
+    def sleep(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        time.sleep(600)
+
+
+def test_a_hung_worker_that_blocks_every_signal_is_not_asked_for_its_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could not say it, however long main waited for that."""
+    monkeypatch.setattr(process, "_LAST_WORDS", 600.0)
+    with (
+        Pool([Deaf], backend="process", workers=1, restarts=1) as pool,
+        pytest.raises(paceline.CallTimeout, match="did not answer sleep") as caught,
+    ):
+        pool.call("sleep", deadline=0.2)
+    assert "most recent call first" not in str(caught.value)
+
+
 def test_a_deadline_is_per_member_not_per_message() -> None:
     def nap(_: int) -> int:
         time.sleep(0.15)
@@ -570,6 +587,42 @@ def test_a_lost_fork_server_is_replaced() -> None:
                 os.kill(psutil.Process(pool.workers[0].pid).ppid(), signal.SIGKILL)
             calls = {0: (float(turn),)}
             assert paceline.digest(pool.call("step", calls)) == paceline.digest(plain.call("step", calls))
+
+
+class Waits:
+    """Waits to be killed, the first time."""
+
+    def __init__(self, where: Path) -> None:
+        self.mark = where / "mark"
+
+    def go(self) -> int:
+        if not self.mark.exists():
+            self.mark.write_text(str(os.getppid()))
+            time.sleep(600)
+        return 7
+
+    def row(self, out: np.ndarray) -> None:
+        out[...] = self.go()
+
+
+@pytest.mark.parametrize("way", ["map", "port"])
+def test_the_death_of_the_fork_server_is_nobodys_fault(tmp_path: Path, way: str) -> None:
+    """Restarts are for what a member does to its own worker: here it has none."""
+
+    def kill() -> None:
+        until(lambda: (tmp_path / "mark").exists() and (tmp_path / "mark").read_text())
+        os.kill(int((tmp_path / "mark").read_text()), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    with Pool([partial(Waits, tmp_path)], backend="process", workers=1, restarts=1) as pool:
+        killer.start()
+        if way == "port":
+            port = pool.port("row", {}, {"out": ((), "i8")})
+            port.round()
+            assert port.outputs["out"].tolist() == [7]
+        else:
+            assert list(pool.map(lambda where: Waits(where).go(), [tmp_path])) == [7]
+        killer.join()
 
 
 def test_a_fork_server_that_is_killed_while_workers_start_is_replaced() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
 import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -160,6 +162,39 @@ def test_exceptions_cross_as_themselves(error: Exception) -> None:
     assert type(got) is type(error)
     assert str(error)[:10] in str(got)
     assert "test_wire.py" in str(got.__cause__)
+
+
+def test_attributes_that_cannot_cross_are_named_in_a_note() -> None:
+    error = ValueError("no room")
+    error.__notes__ = ["while it packed"]
+    error.code, error.lock, error.file = 7, threading.Lock(), threading.Lock()  # type: ignore[attr-defined]
+    there = wire.unpack_error(wire.pack_error(error))
+    assert (type(there), there.args, there.code) == (ValueError, ("no room",), 7)  # type: ignore[attr-defined]
+    lost = "without the attributes that could not be sent from its worker: "
+    assert there.__notes__ == ["while it packed", f"{lost}file, lock"]
+    there = wire.unpack_error(wire.pack_error_as_data(error))
+    assert there.__notes__ == ["while it packed", f"{lost}code, file, lock"]
+
+
+@pytest.mark.parametrize(
+    "do",
+    [
+        lambda: os.open("/nowhere/at/all", os.O_RDONLY),
+        lambda: os.listdir(Path("/nowhere")),
+        lambda: os.rename("/nowhere/from", b"/nowhere/to"),
+    ],
+)
+def test_errors_of_the_system_keep_their_files_as_data(do: Callable[[], object]) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        do()
+    here, there = caught.value, wire.unpack_error(wire.pack_error_as_data(caught.value))
+    assert isinstance(there, FileNotFoundError)
+    assert (there.errno, there.strerror, there.args) == (here.errno, here.strerror, here.args)
+    assert (there.filename, there.filename2) in (
+        (here.filename, here.filename2),
+        (str(here.filename), here.filename2),  # a path is no data
+    )
+    assert str(there) == str(here).replace("PosixPath('/nowhere')", "'/nowhere'")
 
 
 def test_what_cannot_cross_at_all_is_told_in_words() -> None:

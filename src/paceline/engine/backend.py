@@ -28,12 +28,14 @@ _EXTRAS = {"ray": "ray"}
 
 
 class Gone(Exception):
-    """A worker has died. Holds how it ended, in words, and the last lines that it wrote."""
+    """A worker has died. Holds how it ended, in words, and the last lines that it wrote; and whether it died with what
+    had started it, so that nothing that it ran is to blame."""
 
-    def __init__(self, how: str, last_words: str = "") -> None:
+    def __init__(self, how: str, last_words: str = "", *, with_its_server: bool = False) -> None:
         super().__init__(how)
         self.how = how
         self.last_words = last_words
+        self.with_its_server = with_its_server
 
 
 @dataclass(frozen=True)

@@ -157,10 +157,11 @@ class ProcessWorker:
     def kill_the_hung(self) -> None:
         # It writes its stack to its output, from where the obituary takes it. It must not live on after that: the
         # signal may have woken it, and what it answered then would be wrong.
-        self._voice.hush()
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, WHERE)
-        self._dead(_LAST_WORDS)
+        if _hears(self.pid, WHERE):
+            self._voice.hush()
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, WHERE)
+            self._dead(_LAST_WORDS)
         self.kill()
 
     def say_goodbye(self) -> None:
@@ -192,6 +193,8 @@ class ProcessWorker:
         self.kill()  # the line is cut, so the worker is of no use even if it lives on
         self._dead(5.0)
         code, words = self._bury()
+        if code is None and not self._server.alive:
+            return Gone("died with the process that starts workers", words, with_its_server=True)
         return Gone(_ending(code), words)
 
     def _bury(self) -> tuple[int | None, str]:
@@ -207,6 +210,17 @@ class ProcessWorker:
     def _tag(self) -> str:
         member = int(self._words[Control.CURRENT]) - 1
         return f"worker {self.number} pid {self.pid}" + (f" member {member}" if member >= 0 else "")
+
+
+def _hears(pid: int, number: int) -> bool:
+    """Whether a process has a thread that does not block this signal."""
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/status") as file:
+                blocked = next((line.split()[1] for line in file if line.startswith("SigBlk:")), "0")
+                if not int(blocked, 16) >> (number - 1) & 1:
+                    return True
+    return False
 
 
 _abandoned: deque[ProcessWorker] = deque()

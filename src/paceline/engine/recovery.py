@@ -29,6 +29,7 @@ WORK = ("call", "map", "ring", "snapshot")
 """What somebody gets an answer to. A worker that dies in anything else has nobody to blame for it."""
 
 _TOLD = ("define", "forget", "unbind")  # nobody's code: it takes no time to speak of
+_SERVERS = 10  # deaths of a fork server that what its workers ran is not blamed for
 _LONGEST = 86400.0  # seconds to wait at a time: the kernel counts milliseconds in 32 bits
 _ASKED_AGAIN = ("call", "map", "snapshot")  # everything else a new worker is told anyway
 
@@ -120,6 +121,7 @@ class Recovery:
         earlier = [*self._crew.aside.take_back(slot), *(slot.redo or ())]
         later = [*list(slot.inflight)[1:], *slot.queue]
         self._crew.note("lost" if blame else "interrupted", self._obituary(slot, dead, gone, victim))
+        blame = blame and not self._died_with_its_server(slot, gone)
         if blame:
             self._crew.shortening.worker_died()
         self._mention_the_forgetful(slot)
@@ -150,6 +152,14 @@ class Recovery:
         fruitless = self._crew.fruitless
         fruitless[slot.number] = fruitless.get(slot.number, 0) + 1
         return fruitless[slot.number] <= self._crew.restarts
+
+    def _died_with_its_server(self, slot: Slot, gone: Gone) -> bool:
+        """Whether what it ran is innocent; if that happens again and again without an answer in between, it is not."""
+        if not gone.with_its_server:
+            return False
+        fruitless = self._crew.fruitless
+        fruitless[slot.number] = fruitless.get(slot.number, 0) + 1
+        return fruitless[slot.number] <= _SERVERS
 
     def _nobodys_fault(self, slot: Slot, dead: Any, gone: Gone, victim: Request | None) -> WorkerLost:
         doing = victim.call_name() if victim is not None else "nothing"

@@ -65,7 +65,8 @@ class TorchImport:
         if self._torch is not None and before:
             self._torch.set_num_threads(1)
         else:
-            self._calling[get_ident()] = self._calling.get(get_ident(), 0) + 1
+            me = get_ident()
+            self._calling[me] = self._calling.get(me, 0) + 1
 
     def release(self, before: int) -> None:
         """Gives the caller's thread its own number again, or the one that torch had when a member imported it."""

@@ -16,6 +16,7 @@ import io
 import pickle
 import traceback
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from copyreg import _extension_registry  # type: ignore[attr-defined]  # classes that pickles name by a number
 from types import FunctionType
 from typing import Any
@@ -238,13 +239,21 @@ def pack_error_as_data(error: BaseException) -> Plain:
     """Packs an exception as its name, its words, its traceback and its notes; with its arguments, if they are data."""
     name = f"{type(error).__module__}.{type(error).__qualname__}"
     args = error.args if plain.is_data(error.args) else (words(error),)
-    notes = [words(note) for note in _notes(error)]
+    if isinstance(error, OSError):  # its files are no part of its args
+        args = tuple(arg if plain.is_data(arg) else words(arg) for arg in OSError.__reduce__(error)[1])
+    notes = [*(words(note) for note in _notes(error)), *_lost(vars(error).keys())]
     return plain.pack((name, args, words(error), _traceback(error), notes))
 
 
 def _notes(error: BaseException) -> list[Any]:
     notes = getattr(error, "__notes__", None)
     return notes if isinstance(notes, list) else []
+
+
+def _lost(names: AbstractSet[str]) -> list[str]:
+    """A note on the attributes that do not come back with an exception, if there are any."""
+    lost = sorted(name for name in names if name != "__notes__")
+    return [f"without the attributes that could not be sent from its worker: {', '.join(lost)}"] if lost else []
 
 
 def _error_of_data(packed: Plain) -> BaseException:
@@ -319,6 +328,8 @@ def _as_parts(error: BaseException) -> tuple[Any, ...]:
 
 def _as_parts_in_words(error: BaseException) -> tuple[Any, ...]:
     state = {name: value for name, value in vars(error).items() if _sendable(value)}
+    if len(state) < len(vars(error)):
+        state["__notes__"] = [*_notes(error), *_lost(vars(error).keys() - state.keys())]
     return _revive, type(error), tuple(a if _sendable(a) else words(a) for a in error.args), state
 
 
