@@ -82,9 +82,9 @@ def test_settings_that_the_environments_own_run_does_not_know_are_told() -> None
     env.run_experiment(logging=False)
     (note,) = env.record.notes
     assert note.startswith("on_failure and train_interval without effect: parallel.enabled is false")
-    other = {"experiment": {"epochs": 9, "max_turns": 5}}
-    with pytest.raises(BadInput, match=r"experiment\.epochs=9 \(the environment's own: 4\)"):
-        ParallelEnvironment(made(), other).run_experiment()
+    for other in ({"experiment": {"epochs": 9, "max_turns": 5}}, {"epochs": 9, "max_turns": 5}):
+        with pytest.raises(BadInput, match=r"called.*: experiment\.epochs=9 \(the environment's own: 4\)\. Say"):
+            ParallelEnvironment(made(), other).run_experiment()
     with pytest.raises(BadInput, match=r"parallel\.streams is 'mine'"):
         ParallelEnvironment(made(streams="mine"))
 

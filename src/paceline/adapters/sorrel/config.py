@@ -100,12 +100,15 @@ def value_of(configs: Sequence[Any], block: str, name: str) -> Any:
 
 
 def differences(config: Any, own: Any) -> list[str]:
-    """What a configuration says of `experiment` and `model` that the environment's own does not say: "model.lr=1 …"."""
+    """What a configuration says of a run that the environment's own says otherwise, or not: "model.lr=1 (…)"."""
+    at_top = {name: _value(config, name) for name in ("epochs", "max_turns") if _value(config, name) is not None}
+    found = [("experiment", name, value) for name, value in at_top.items()]
+    for block in ("experiment", "model"):
+        found += [(block, name, value) for name, value in mapping_of(_value(config, block), block).items()]
     return [
-        f"{block}.{name}={value!r} (the environment's own: {_value(_value(own, block), name)!r})"
-        for block in ("experiment", "model")
-        for name, value in mapping_of(_value(config, block), block).items()
-        if value != _value(_value(own, block), name)
+        f"{block}.{name}={value!r} (the environment's own: {there!r})"
+        for block, name, value in found
+        if value != (there := _value(_value(own, block), name)) and (name not in at_top or value != _value(own, name))
     ]
 
 
