@@ -44,6 +44,17 @@ def test_a_good_env_is_reproducible() -> None:
     assert diagnosis["snapshot"].numbers["bytes"] > 0
 
 
+def test_an_env_that_ends_its_process_or_never_comes_back_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BadInput, match=r"DiesWhenBuilt cannot be examined: .*, its process ended with SIGKILL"):
+        examine("deadly_worlds:DiesWhenBuilt", steps=STEPS)
+    (tmp_path / "slow.py").write_text("import time\ndef make():\n    time.sleep(1000)\n")
+    monkeypatch.setattr("paceline.doctor.target._PATIENCE", 1.0)
+    with pytest.raises(BadInput, match=r"make cannot be examined: .*, it was still running after 1 s"):
+        examine(f"{tmp_path}/slow.py:make", steps=STEPS)
+
+
 def test_a_diagnosis_is_plain_data_and_progress_is_told() -> None:
     told: list[str] = []
     data = examine(Walk, steps=STEPS, seed=7, progress=told.append).to_dict()

@@ -74,6 +74,10 @@ def abort():
     raise typer.Abort
 
 @app.command()
+def exits():
+    sys.exit(4)
+
+@app.command()
 def leave():
     raise typer.Exit(7)
 
@@ -156,6 +160,13 @@ def test_a_bug_keeps_its_traceback(program: str) -> None:
 
 def test_commands_choose_their_own_exit_code(program: str) -> None:
     assert run(program, "leave").returncode == 7
+
+
+def test_code_that_calls_sys_exit_is_a_users_mistake(program: str) -> None:
+    """A module that is imported for an environment, say: its exit code is not that of the command."""
+    answer = run(program, "exits")
+    assert answer.returncode == 2
+    assert answer.stderr.startswith(f"error: code that was loaded called sys.exit(), with 4 ({program}, line ")
 
 
 def test_an_abort_is_told(program: str) -> None:

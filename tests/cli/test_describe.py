@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 
+from paceline.cli import listing
 from paceline.cli._options import Option, arguments, options_of
 from paceline.cli.app import run as run_here
 
@@ -50,6 +52,18 @@ def test_a_world_is_described_by_its_first_line_and_an_environment_that_begins_w
 ) -> None:
     assert told(capsys, "Wind-v0")[0].startswith("mission gym:Wind-v0: Go from the origin to (0, 1)")
     assert told(capsys, "gym:CartPole-v1")[0] == "mission gym:CartPole-v1: no description"
+
+
+def test_an_environment_that_ends_its_process_or_never_comes_back_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "slow.py").write_text("import time\ndef make():\n    time.sleep(1000)\n")
+    monkeypatch.setattr(listing, "_PATIENCE", 1.0)
+    for name in ("deadly_worlds:DiesWhenBuilt", f"{tmp_path}/slow.py:make"):
+        monkeypatch.setattr(sys, "argv", ["paceline", "describe", name])
+        assert run_here() == 2
+        said = capsys.readouterr().err
+        assert "makes no environment: to make it ends the process, or takes too long: the attempt" in said, said
 
 
 def test_worlds_with_tasks_are_listed_with_the_missions(capsys: pytest.CaptureFixture[str]) -> None:

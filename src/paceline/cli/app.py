@@ -24,7 +24,7 @@ import paceline.cli
 from paceline.cli._terminal import harmless
 from paceline.command_signals import COMMAND_SIGNALS, INTERRUPTED
 from paceline.engine.interrupts import UNINTERRUPTED
-from paceline.errors import PacelineError
+from paceline.errors import BadInput, PacelineError, place
 
 __all__ = ["app", "run"]
 
@@ -47,6 +47,9 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             return INTERRUPTED
+        except SystemExit as error:  # no command of ours ends so
+            what = f"code that was loaded called sys.exit(), with {error.code!r}{place(error)}"
+            raise BadInput(f"{what}: put it under `if __name__ == '__main__'`, or raise an error instead") from error
 
 
 app = typer.Typer(

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from paceline.errors import BadInput
+from paceline.errors import BadInput, MemberExit, WorkerLost
 
 _NONE = ["    none"]
+_PATIENCE = 60.0  # seconds that an environment may take to be made and looked at
 _JSON = typer.Option("--json", help="Print JSON, and nothing else.")
 
 
@@ -65,7 +66,7 @@ def describe(name: Annotated[str, typer.Argument(metavar="NAME", help="A mission
         _describe_policy(player)
         return
     for mission in find_missions([name]):
-        _describe_mission(mission)
+        print(_looked_at(mission))
 
 
 def _describe_policy(player: Any) -> None:
@@ -83,33 +84,46 @@ def _as_written(option: Any) -> Any:
     return option if option.name in ("weights", "trust") else replace(option, name=f"kw.{option.name}")
 
 
-def _describe_mission(mission: Any) -> None:
+def _looked_at(mission: Any) -> str:
+    """What there is to say of a mission. Its environment is made in a worker, which it may end, or keep for ever."""
+    from paceline.engine import Pool
+    from paceline.schedule import in_words
+
+    with Pool([], backend="process", workers=1, restarts=1) as pool:
+        (outcome,) = pool.map(_described, [mission], outcomes=True, deadline=_PATIENCE)
+    error = outcome.error
+    if error is None:
+        return str(outcome.answer)
+    error.__notes__ = []  # where it was tried out is of no interest
+    if isinstance(error, BadInput):
+        raise error
+    why = f"{type(error).__name__}: {error}"
+    if isinstance(error, WorkerLost | MemberExit):
+        why = f"to make it ends the process, or takes too long: {in_words(str(error), 'attempt').splitlines()[0]}"
+    raise BadInput(f"{mission.name} makes no environment: {why}") from error
+
+
+def _described(mission: Any) -> str:
     from paceline.cli._options import lines
-
-    seats, env = _look_at(mission)
-    print(f"mission {mission.name}: {mission.about or _about(env) or 'no description'}")
-    print(
-        f"  seats         {len(seats)}: {', '.join(seat.agent for seat in seats[:6])}{' …' if len(seats) > 6 else ''}"
-    )
-    print(f"  observations  {seats[0].observation_space}")
-    print(f"  actions       {seats[0].action_space}")
-    print("  options", *(lines(_options(mission, env)) or ["    as the environment has them"]), sep="\n")
-
-
-def _look_at(mission: Any) -> tuple[list[Any], Any]:
-    """The seats of a mission, and the environment that it makes."""
     from paceline.rollout import Rollout
 
+    rollout = Rollout(mission)
     try:
-        rollout = Rollout(mission)
-        try:
-            return rollout.seats(), rollout.made
-        finally:
-            rollout.close()
-    except BadInput:
-        raise
-    except Exception as error:  # a policy, say, or a function that needs arguments
-        raise BadInput(f"{mission.name} makes no environment: {type(error).__name__}: {error}") from error
+        seats, env = rollout.seats(), rollout.made
+        if not seats:
+            raise BadInput(f"mission {mission.name!r} has no seats: nobody can play it")
+        agents = f"{', '.join(seat.agent for seat in seats[:6])}{' …' if len(seats) > 6 else ''}"
+        said = [
+            f"mission {mission.name}: {mission.about or _about(env) or 'no description'}",
+            f"  seats         {len(seats)}: {agents}",
+            f"  observations  {seats[0].observation_space}",
+            f"  actions       {seats[0].action_space}",
+            "  options",
+            *(lines(_options(mission, env)) or ["    as the environment has them"]),
+        ]
+    finally:
+        rollout.close()
+    return "\n".join(said)
 
 
 def _options(mission: Any, env: Any) -> list[Any]:

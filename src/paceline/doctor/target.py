@@ -28,12 +28,15 @@ from paceline.doctor.text import Worded, kind_built
 from paceline.errors import BadInput, place
 from paceline.kinds import Kind, parallel_of
 from paceline.options import split
+from paceline.testing.elsewhere import Ended, Failed, own_hash_seed, run_elsewhere
 from paceline.testing.generators import strange_generators
 from paceline.testing.looking import check_is_env
+from paceline.testing.playing import played
 
 Factory = Callable[[], Any]
 
 _MISSIONS = ("pz:", "mettagrid:")
+_PATIENCE = 120.0  # seconds until an env has been built, reset and stepped once
 
 
 @dataclass(frozen=True)
@@ -67,12 +70,25 @@ def loaded(target: str | Factory) -> Iterator[Loaded]:
         return
     path, modules = list(sys.path), set(sys.modules)
     try:
-        found = Loaded(target, find(target), partial(build, _absolute(target)))
+        recipe = partial(build, _absolute(target))
+        _check_comes_back(target, recipe)
+        found = Loaded(target, find(target), recipe)
         try_out(found)
         yield found
     finally:
         sys.path[:] = path
         _forget(modules, target)
+
+
+def _check_comes_back(target: str, recipe: Factory) -> None:
+    """Has another process play one step first: one that never ends, or ends its process, would do so here."""
+    try:
+        run_elsewhere(played, recipe, 0, 1, hash_seed=own_hash_seed() or "0", patience=_PATIENCE)
+    except Ended as ended:
+        what = f"{target} cannot be examined: built, reset and stepped once in a process of its own"
+        raise BadInput(f"{what}, {str(ended).splitlines()[0]}") from ended
+    except Failed:  # it is told when it is played here
+        pass
 
 
 def build(target: str) -> Any:

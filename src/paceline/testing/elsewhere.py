@@ -38,6 +38,10 @@ class Failed(Exception):
     """The function raised there, or the process ended before it had answered."""
 
 
+class Ended(Failed):
+    """The process ended before it had answered, or did not answer in time."""
+
+
 def run_elsewhere(function: Callable[..., Any], *args: Any, hash_seed: str, patience: float = _PATIENCE) -> Any:
     """Gives `function(*args)` as a new Python process sees it.
 
@@ -47,7 +51,8 @@ def run_elsewhere(function: Callable[..., Any], *args: Any, hash_seed: str, pati
         patience: Seconds after which it is given up.
 
     Raises:
-        Failed: says what the process raised, or how it ended.
+        Failed: says what the process raised.
+        Ended: says how it ended, or that it did not.
     """
     content = pickle.dumps(wire.settle(wire.pack((function, args))))
     command = [sys.executable, "-c", _START, json.dumps(sys.path)]
@@ -55,9 +60,9 @@ def run_elsewhere(function: Callable[..., Any], *args: Any, hash_seed: str, pati
     try:
         done = subprocess.run(command, input=content, capture_output=True, env=environment, timeout=patience)
     except subprocess.TimeoutExpired:
-        raise Failed(f"it was still running after {patience:.0f} s") from None
+        raise Ended(f"it was still running after {patience:.0f} s") from None
     if done.returncode or not done.stdout:
-        raise Failed(_ending(done.returncode, done.stderr))
+        raise Ended(_ending(done.returncode, done.stderr))
     try:
         kind, answer = plain.from_bytes(done.stdout)
     except (NotData, TypeError, ValueError) as error:
