@@ -47,6 +47,7 @@ from subjects import (
 
 from paceline import Anew, BadInput, CallTimeout, Pool, WorkerLost, digest
 from paceline.testing import check_env, check_policy, hang_at, kill_worker_at, raise_at, same_everywhere
+from paceline.testing.envs import Trial, again
 from paceline.testing.faults import Faulty
 
 STEPS = 20
@@ -255,6 +256,28 @@ class DuelWithNewLuck(Duel):
         return super().reset(seed=os.getrandom(1)[0] if seed is None else seed)
 
 
+class StickyDuel(Duel):
+    """Agents now and then do again what they did before, by a generator that a reset without a seed makes anew."""
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.luck, self.before = gymnasium.utils.seeding.np_random(seed)[0], dict[str, int]()
+        return super().reset(seed, options)
+
+    def step(self, actions: dict[str, int]) -> Any:
+        again = {agent for agent in actions if self.luck.random() < 0.5}
+        self.before = {agent: self.before.get(agent, act) if agent in again else act for agent, act in actions.items()}
+        return super().step(self.before)
+
+
+class StuckDuel(StickyDuel):
+    """Its first episode has such a generator, too."""
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        answer = super().reset(seed, options)
+        self.luck = np.random.default_rng()
+        return answer
+
+
 class DuelWithoutBlue(Duel):
     def step(self, actions: dict[str, int]) -> Any:
         seen, _, *rest = super().step(actions)
@@ -270,7 +293,25 @@ def test_a_parallel_env_is_checked_too() -> None:
 def test_the_second_episode_must_follow_from_the_seed_too() -> None:
     finding = check_env(DuelWithNewLuck, steps=STEPS)["again"]
     assert "the observation of the reset after step 5 differs" in finding.sentence
-    assert "without a seed" in finding.advice
+    assert "A reset() without a seed must go on with the generator it has" in finding.advice
+
+
+@pytest.mark.parametrize(("env", "named"), [(StickyDuel, True), (StuckDuel, False)])
+def test_a_reset_without_a_seed_is_named_wherever_it_shows(env: type[Duel], named: bool) -> None:
+    """It may show some steps after that reset; whether it is to blame is seen by giving every reset a seed."""
+    trial = Trial(env, 60, 0)
+    finding = again(trial)
+    assert re.search(r"the reward of step \d+ differs", finding.sentence)
+    assert ("A reset() without a seed must go on" in finding.advice) == named
+    assert ("make_vec(…, reseed='episode')" in finding.advice) == named
+
+
+def test_trajectories_are_cut_short_where_steps_take_long() -> None:
+    """All are as long as the first one got in its time; one step is always made."""
+    trial = Trial(Duel, 60, 0, seconds=0.0)
+    assert trial.steps == 1
+    assert again(trial).sentence.endswith("it gives the same 1 step.")
+    assert Trial(Duel, 60, 0).steps == 60
 
 
 def test_a_parallel_env_must_reward_whoever_acted() -> None:

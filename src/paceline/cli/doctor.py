@@ -52,7 +52,10 @@ def doctor(
             help="A Gymnasium id, a mission, a text environment, file.py:factory, or package.module:factory.",
         ),
     ],
-    steps: Annotated[int, typer.Option(metavar="N", help="How long each trajectory is.")] = 200,
+    steps: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="How long each trajectory is.  [default: 200, or what takes two seconds]"),
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Seeds the resets and the actions.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from paceline.doctor.target import loaded
 from paceline.testing.envs import Trial, conformance
 from paceline.testing.findings import Finding, Report
 
+_STEPS, _SECONDS = 200, 2.0  # of a trajectory, of which there are about twenty
 DETERMINISM = ("again", "restart", "process", "slowed", "twin", "order")
 """The findings that decide whether an env is reproducible on its own."""
 
@@ -48,7 +50,7 @@ class Diagnosis(Report):
 def examine(
     target: str | Callable[[], Any],
     *,
-    steps: int = 200,
+    steps: int | None = None,
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Diagnosis:
@@ -60,7 +62,7 @@ def examine(
     Args:
         target: A Gymnasium id ("CartPole-v1"), a text environment ("sokoban", "text:…"), "file.py:factory",
             "package.module:factory", or a factory.
-        steps: How long each trajectory is.
+        steps: How long each trajectory is; None: 200 steps, or as many as take two seconds.
         seed: Seeds the resets and the actions.
         progress: Told what is being asked.
 
@@ -68,8 +70,9 @@ def examine(
         BadInput: the target cannot be loaded, or builds no env.
     """
     with loaded(target) as found:
-        trial = Trial(found.factory, steps, seed, found.recipe)
-        return Diagnosis(found.name, tuple(_findings(trial, progress)), steps, seed)
+        seconds = _SECONDS if steps is None else math.inf
+        trial = Trial(found.factory, _STEPS if steps is None else steps, seed, found.recipe, seconds)
+        return Diagnosis(found.name, tuple(_findings(trial, progress)), trial.steps, seed)
 
 
 def _findings(trial: Trial, progress: Callable[[str], None]) -> list[Finding]:

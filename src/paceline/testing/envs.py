@@ -6,6 +6,7 @@ them, and the process-wide generators in another state each time, as they would 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -18,7 +19,7 @@ from paceline.testing.elsewhere import Failed, another_hash_seed, own_hash_seed,
 from paceline.testing.findings import Finding, Report
 from paceline.testing.generators import strange_generators
 from paceline.testing.looking import Look, look_at
-from paceline.testing.playing import Difference, Moment, difference, make_player, played
+from paceline.testing.playing import Difference, Moment, begins_again, difference, make_player, played
 
 _OWN_GENERATOR = "Draw from self.np_random, which super().reset(seed=seed) seeds."
 _OWN_GENERATOR_OF_TEXT = "Draw from a generator that reset(seed) makes: self.rng = np.random.default_rng(seed)."
@@ -55,10 +56,16 @@ class Trial:
         steps: How long each trajectory is.
         seed: Seeds it.
         recipe: Builds it in another process, if the factory itself need not travel there.
+        seconds: How long a trajectory may take: then all are as long as the first got by then.
     """
 
     def __init__(
-        self, factory: Callable[[], Any], steps: int, seed: int, recipe: Callable[[], Any] | None = None
+        self,
+        factory: Callable[[], Any],
+        steps: int,
+        seed: int,
+        recipe: Callable[[], Any] | None = None,
+        seconds: float = math.inf,
     ) -> None:
         if steps < 1:
             raise BadInput(f"steps={steps} shows nothing; give 1 or more")
@@ -66,7 +73,7 @@ class Trial:
             raise BadInput(f"seed={seed} cannot be given to reset(); give 0 or more")
         self.factory = factory
         self.recipe = recipe or factory
-        self.steps = steps
+        self._most, self._seconds = steps, seconds
         self.seed = seed
         self._runs = 0
         self._alone: dict[int, list[Moment]] = {}
@@ -76,7 +83,12 @@ class Trial:
     @cached_property
     def look(self) -> Look:
         """What the first, careful look has shown."""
-        return look_at(self.factory, self.seed, self.steps)
+        return look_at(self.factory, self.seed, self._most, self._seconds)
+
+    @property
+    def steps(self) -> int:
+        """How long each trajectory is."""
+        return self._most if self.look.stopped else self.look.steps
 
     @cached_property
     def sendable(self) -> Finding:
@@ -129,9 +141,23 @@ class Trial:
             return "It draws from process-wide generators: see the finding of that name."
         if first.moment == 0:
             return f"Its seed does not decide where it starts. {_own_generator(self.look)}"
-        if first.at_reset and not self.look.text:  # every reset of a text environment has a seed
-            return "A reset() without a seed must go on with the generator it has, and not make a new one."
+        if self._is_for_want_of_a_seed(first):
+            return (
+                "A reset() without a seed must go on with the generator it has, and not make a new one: with a seed at "
+                "every reset it gives the same. Until then give episodes seeds: make_vec(…, reseed='episode')."
+            )
         return "Something else than seed and actions moves it: time, files, the network, or state that envs share."
+
+    def _is_for_want_of_a_seed(self, first: Difference) -> bool:
+        """Whether a reset after an episode is to blame: one comes before, and if each has a seed nothing differs."""
+        if self.look.text or not begins_again(self.alone(self.seed)[: first.moment + 1]):
+            return False  # every reset of a text environment has a seed
+        return self._gives_the_same_with_seeds
+
+    @cached_property
+    def _gives_the_same_with_seeds(self) -> bool:
+        one, other = (self.run(lambda: played(self.factory, self.seed, self.steps, seeded=True)) for _ in range(2))
+        return bool(one == other)
 
 
 def conformance(trial: Trial) -> list[Finding]:

@@ -7,8 +7,10 @@ Every reset and step is timed, its answer is checked, and the process-wide gener
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,7 @@ class Look:
         observation: The last one.
         action: The last one.
         stopped: Whether it could not be played to the end.
+        steps: How many steps were made.
         draws_with_pygame: Whether it holds something of pygame, which has one display for a process.
     """
 
@@ -49,6 +52,7 @@ class Look:
     observation: Any = None
     action: Any = None
     stopped: bool = False
+    steps: int = 0
     draws_with_pygame: bool = False
 
     def complain(self, where: str, about: str, what: str) -> None:
@@ -60,8 +64,14 @@ class Broken(Exception):
     """The env cannot be played on; the look holds the reason."""
 
 
-def look_at(factory: Callable[[], Any], seed: int, steps: int) -> Look:
+def look_at(factory: Callable[[], Any], seed: int, steps: int, seconds: float = math.inf) -> Look:
     """Builds an env and plays it, looking at everything.
+
+    Args:
+        factory: Builds it.
+        seed: Seeds it.
+        steps: How many steps are made.
+        seconds: After which no more are made.
 
     Raises:
         BadInput: what the factory builds is no env.
@@ -74,7 +84,11 @@ def look_at(factory: Callable[[], Any], seed: int, steps: int) -> Look:
         player = Player(Watched(env, look), seed)
         try:
             _check_spaces(look, env)
-            player.play(steps)
+            player.start()
+            begin = perf_counter()
+            while look.steps < steps and (perf_counter() - begin < seconds or not look.steps):
+                player.go_on(1)
+                look.steps += 1
         except Broken:
             look.stopped = True
         except Exception as error:  # of a space, which is the env's own too

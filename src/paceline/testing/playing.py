@@ -20,7 +20,7 @@ import numpy as np
 from paceline.kinds import Kind, kind_of
 from paceline.policies.scripted_text import drawn_action
 from paceline.rollout import play
-from paceline.seeds import digest, seed_of
+from paceline.seeds import digest, env_seed, seed_of
 from paceline.types import Step
 
 PARTS = ("action", "observation", "reward", "terminated", "truncated")
@@ -41,10 +41,12 @@ class Player:
     Args:
         env: A Gymnasium `Env` or a PettingZoo `ParallelEnv`, or what makes a text environment look like the first.
         seed: Seeds the reset and the actions.
+        seeded: Whether the resets after episodes are given seeds, too.
     """
 
-    def __init__(self, env: Any, seed: int) -> None:
+    def __init__(self, env: Any, seed: int, seeded: bool = False) -> None:
         self.env = env
+        self._seeded = seeded
         self.episode: list[Moment] = []
         """What has been recorded of the play."""
         self._seed = seed
@@ -77,7 +79,7 @@ class Player:
 
     def step(self, actions: Mapping[Any, Any]) -> Step:
         """Makes a step, or resets the env if its episode has ended."""
-        seen = self._reset() if self._ended else self._step(actions)
+        seen = self._reset(**self._next_seed()) if self._ended else self._step(actions)
         return Step(seen, {}, {}, {}, {}, {})
 
     def go_on(self, steps: int) -> list[Moment]:
@@ -97,6 +99,9 @@ class Player:
         """Closes the env, if it can be closed; what goes wrong there does not change how it played."""
         with suppress(Exception):
             self.env.close()
+
+    def _next_seed(self) -> dict[str, int]:
+        return {"seed": env_seed(self._seed, "reset", len(self.episode))} if self._seeded else {}
 
     def _reset(self, **seed: int) -> dict[Any, Any]:
         self._seen = self.env.reset(**seed)
@@ -163,15 +168,20 @@ class Hands:
         return self._spaces[agent].sample() if mask is None else self._spaces[agent].sample(mask=mask)
 
 
-def make_player(factory: Callable[[], Any], seed: int) -> Player:
+def make_player(factory: Callable[[], Any], seed: int, seeded: bool = False) -> Player:
     """Builds an env and a player for it: the recipe of a pool's member."""
-    return Player(factory(), seed)
+    return Player(factory(), seed, seeded)
 
 
-def played(factory: Callable[[], Any], seed: int, steps: int) -> list[Moment]:
+def played(factory: Callable[[], Any], seed: int, steps: int, seeded: bool = False) -> list[Moment]:
     """Builds an env, plays it, closes it."""
-    with closing(make_player(factory, seed)) as player:
+    with closing(make_player(factory, seed, seeded)) as player:
         return player.play(steps)
+
+
+def begins_again(moments: list[Moment]) -> bool:
+    """Whether there is a reset among these moments beside the first."""
+    return any(moment[0] == _NOTHING for moment in moments[1:])
 
 
 def is_parallel(env: Any) -> bool:
