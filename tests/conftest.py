@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -39,6 +40,16 @@ BACKENDS = ("inline", "thread", "process", "ray")
 # No test asserts a time: neither do those that hypothesis drives, on a machine that is busy.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+@pytest.fixture(scope="session")
+def their_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run of each job, begun by another user; to be copied, not changed."""
+    from run_directories import begun, of_another_user
+
+    home = tmp_path_factory.mktemp("theirs")
+    with of_another_user(home / "state"):
+        return begun(home)
 
 
 @pytest.fixture(params=BACKENDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -63,10 +64,9 @@ def begun(home: Path) -> dict[str, Path]:
     return {kind: home / kind for kind in JOBS}
 
 
-def of_another_user(state: Path) -> contextlib.AbstractContextManager[pytest.MonkeyPatch]:
+@contextlib.contextmanager
+def of_another_user(state: Path) -> Iterator[None]:
     """Has what the body writes be of a user whose key lies elsewhere."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("XDG_STATE_HOME", str(state))
-    stack = contextlib.ExitStack()
-    stack.callback(patch.undo)
-    return stack  # type: ignore[return-value]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(state))
+        yield

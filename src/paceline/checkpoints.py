@@ -198,7 +198,8 @@ def _opened(path: Path, digest: str) -> IO[bytes]:
 
 
 def _damaged(path: Path) -> BadInput:
-    return BadInput(f"{path} is damaged: remove {path.with_name(FILE)}, {_ANEW}")
+    remove = "it" if path.name == FILE else f"{path.with_name(FILE)}"
+    return BadInput(f"{path} is damaged: remove {remove}, {_ANEW}")
 
 
 def _unpickled(path: Path, file: IO[bytes]) -> list[Any]:

@@ -102,6 +102,56 @@ def test_a_run_of_ones_own_needs_no_trust_where_it_was_begun(
     assert not (their_world.parent / "was_run").exists()
 
 
+LEARNER = """
+import numpy as np
+
+
+class Counts:
+    def __init__(self, seat):
+        self.seat, self.updates = seat, np.zeros(2)
+
+    def reset(self, seed):
+        self.rng = np.random.default_rng(seed)
+
+    def act(self, obs):
+        return int(self.rng.integers(self.seat.action_space.n))
+
+    def learn(self, window):
+        self.updates += len(window)
+        return {"updates": self.updates[0]}
+
+    def snapshot(self):
+        return self.updates.copy()
+
+    def restore(self, state):
+        self.updates = state.copy()
+"""
+
+
+@pytest.mark.parametrize("seeds", [(), ("--seeds", "1")])
+def test_what_a_learner_has_pickled_is_loaded_if_it_is_trusted(
+    seeds: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its file lies where the user is, and needs no trust; its pickles may have anything in them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    learner = f"learner_{tmp_path.name}"
+    (tmp_path / f"{learner}.py").write_text(LEARNER)
+    words = ("train", "forage,agents=2", "--learners", f"{learner}.py:Counts", "--epochs", "2", "--max-turns", "3")
+    assert told(capsys, monkeypatch, *words, *seeds, "-j", "0", "--out", "run")[0] == 0
+    place = tmp_path / "run" / ("seed-0" if seeds else "")
+    begun = json.loads((place / "training.json").read_text())["digest"]
+    again = ("train", "--resume", "run", "-j", "0")
+    assert told(capsys, monkeypatch, *again)[0] == 0
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (place / "training.json").unlink()
+    code, page = told(capsys, monkeypatch, *again)
+    assert (code, f"would run {place / 'checkpoint.pickles'} (pickles)" in page) == (2, True)
+    assert told(capsys, monkeypatch, *again, "--trust")[0] == 0
+    assert json.loads((place / "training.json").read_text())["digest"] == begun
+    assert told(capsys, monkeypatch, *again)[0] == 0  # what is there now has been written by this user
+
+
 def test_code_that_has_changed_is_played_again_if_it_is_trusted(
     their_world: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

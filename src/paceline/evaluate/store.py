@@ -34,7 +34,11 @@ class Store:
     def __init__(self, path: Path, plan: Mapping[str, Any], *, resume: bool = False) -> None:
         self.path = path
         self._records = Records(path, EPISODES, plan, resume=resume)
-        self.done = _episodes(path, self._records.lines)
+        try:
+            self.done = _episodes(path, self._records.lines)
+        except BaseException:
+            self._records.close()
+            raise
         self.notes = self._records.notes
 
     def add(self, episode: Episode) -> None:
