@@ -105,6 +105,15 @@ class Ranked(MultiAgentPolicy):
         return WalkerAgent(self.policy_env_info, 7 * self.made)
 
 
+class Even(Walker):
+    """Plays at even places only."""
+
+    def agent_policy(self, agent_id: int) -> AgentPolicy:
+        if agent_id % 2:
+            raise LookupError("no agent for an odd place")
+        return super().agent_policy(agent_id)
+
+
 class Locked(Walker):
     """Holds what cannot be sent to another process, once it is built."""
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zlib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -211,6 +212,15 @@ def test_a_policy_that_is_given_and_cannot_play_is_told() -> None:
     other = PolicyEnvInterface.from_mg_cfg(config_of(mission(seats=2)))
     with pytest.raises(BadInput, match=r"made for another game \(num_agents differ\)"):
         evaluate(found, cogs.Walker(other), plan=0)
+
+
+def test_a_policy_that_cannot_make_all_agents_stays_together() -> None:
+    """It is asked for those that it plays, and for no others when it plays."""
+    found = replace(mission(seats=4, steps=20), seating=((0, 1, 0, 1),))
+    report = evaluate(found, ["class=cogs.Even", WALKER], plan=0, agents="process")
+    (note,) = report.notes
+    assert "2 agents of policy 'Even' share a policy that cannot make agents for all seats (LookupError" in note
+    assert not report.failures
 
 
 def test_policies_that_live_apart_on_request_are_the_same_wherever_they_live() -> None:

@@ -105,6 +105,7 @@ class ThreadWorker:
     def abandon(self) -> None:
         """Lets the thread end after the call in hand; nobody waits for it, and it says nothing of it any more."""
         self._host.retired = True
+        ROOM.forget(self._thread.ident)
         self._inbox.put(None)
 
     def say_goodbye(self) -> None:

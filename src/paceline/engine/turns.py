@@ -21,7 +21,7 @@ class Room:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._beside = 0
+        self._beside: set[int] = set()
         self._alone: int | None = None
         self._outside: dict[str, Any] = {}
         self._peek: tuple[object, ...] = ()
@@ -37,15 +37,20 @@ class Room:
         that wait for a server are not held up by one that does not."""
         with self._changed:
             self._changed.wait_for(lambda: self._alone is None)
-            if self._beside == 0 and GENERATORS.peek() != self._peek:
+            if not self._beside and GENERATORS.peek() != self._peek:
                 self._outside, self._peek = GENERATORS.save(), GENERATORS.peek()
-            self._beside += 1
+            self._beside.add(threading.get_ident())
         try:
             yield
         finally:
-            with self._changed:
-                self._beside -= 1
-                if self._beside == 0:
+            self.forget(threading.get_ident())
+
+    def forget(self, thread: int | None) -> None:
+        """A thread that was beside others has left, or nobody waits for it any more."""
+        with self._changed:
+            if thread in self._beside:
+                self._beside.remove(thread)
+                if not self._beside:
                     if GENERATORS.touched(self._peek):
                         GENERATORS.restore(self._outside)
                         self._peek = ()
@@ -58,7 +63,7 @@ class Room:
             yield
             return
         with self._changed:
-            self._changed.wait_for(lambda: self._alone is None and self._beside == 0)
+            self._changed.wait_for(lambda: self._alone is None and not self._beside)
             self._alone = threading.get_ident()
         try:
             yield

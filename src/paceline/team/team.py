@@ -357,7 +357,8 @@ class _Home:
 
     def notes(self) -> list[tuple[str, str]]:
         """Which policies were asked one at a time, though their minds have a thread each."""
-        if self.pool.place != "thread" or all(event.kind != "isolated" for event in self.pool.events):
+        asked = self._handle is not None or any(table.is_waited_for for table in self._tables)  # it was interrupted
+        if asked or self.pool.place != "thread" or all(event.kind != "isolated" for event in self.pool.events):
             return []
         told = self.pool.call("draws", outcomes=True, record=False)
         drawing = dict.fromkeys(self.recipes[n].chairs[0].player.name for n, told in told.items() if told.answer)
@@ -457,6 +458,11 @@ class _Table:
         self._row = {name: (row, number) for row, (number, name) in enumerate(names)}
         self._everyone = len(members)
         self._asked: list[tuple[Hashable, int, int]] = []
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether rows have been posted and not been fetched."""
+        return self._port.outstanding > 0
 
     def post(self, observations: Mapping[Any, Any]) -> None:
         port, rows = self._port, self._port.inputs["observations"]

@@ -92,22 +92,27 @@ class Cogs:
         everyone = tuple(seat.index for seat in seats)
         if self.together is not None:
             return [Part(everyone, "")] if self.together else [Part((index,), "") for index in everyone]
-        described = describing([_interface(seats[0])])
-        forth, again, back = (
-            self._looked_at(order, seed) for order, seed in ((seats, 0), (seats, 0), (seats[::-1], 1))
-        )
-        looks = [{index: likeness(agent, described) for index, agent in made.items()} for made in (forth, again, back)]
-        if looks[0] == looks[1] != looks[2]:
+        try:
+            forth, found = self._looked_at(seats, 0)
+            by_turn = len(found) > 1 and forth == self._looked_at(seats, 0)[0] != self._looked_at(seats[::-1], 1)[0]
+        except Exception as error:  # it may play some seats, and not all of them
+            return [Part(everyone, f"policy that cannot make agents for all seats ({type(error).__name__}: {error})")]
+        if by_turn:
             return [Part(everyone, "policy that makes each by what it has made, or drawn, before")]
-        found = parts([forth[index] for index in everyone], described)
         return [Part(tuple(everyone[number] for number in part.members), part.shared) for part in found]
 
-    def _looked_at(self, seats: Sequence[Seat], seed: int) -> dict[int, AgentPolicy]:
-        """The agents of a new policy, made in this order from these random streams."""
-        names = ("random", "numpy.random", "torch")
-        with OwnedStreams(dict.fromkeys(names, seed)).of("looked at"):
+    def _looked_at(self, seats: Sequence[Seat], seed: int) -> tuple[dict[int, str], list[Part]]:
+        """What the agents of a new policy look like that are made in this order from these random streams, by the
+        number of the seat, and which of them share state."""
+        described = describing([_interface(seats[0])])
+        with OwnedStreams(dict.fromkeys(("random", "numpy.random", "torch"), seed)).of("looked at"):
             policy = self._built(seats[0])
-            return {seat.index: policy.agent_policy(seat.index) for seat in seats}
+            made = {seat.index: policy.agent_policy(seat.index) for seat in seats}
+            found = parts([*made.values()], described)
+            looks = {index: likeness(agent, described) for index, agent in made.items()} if len(found) > 1 else {}
+            for agent in made.values():
+                _close(agent)
+        return looks, found
 
     def begin(self) -> None:
         """Resets the policies of all seats in their order, once, before the first of them acts."""
@@ -195,9 +200,7 @@ class Cog:
 
     def close(self) -> None:
         """Lets the policy close, if it can."""
-        close = getattr(self.agent, "close", None)
-        if callable(close):
-            close()
+        _close(self.agent)
 
 
 class _Alone(MultiAgentPolicy):
@@ -289,6 +292,12 @@ def loaded(path: str) -> Any:
         ) from error
     except Exception as error:
         raise BadInput(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def _close(agent: AgentPolicy) -> None:
+    close = getattr(agent, "close", None)
+    if callable(close):
+        close()
 
 
 def _interface(seat: Seat) -> Any:

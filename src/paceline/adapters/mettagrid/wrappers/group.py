@@ -157,6 +157,7 @@ class LiveGroup(Group):
 
     def __init__(self, parent: MultiAgentPolicy | None, agents: Iterable[AgentPolicy]) -> None:
         super().__init__(parent, agents)
+        self._lone = len(self.agents) == 1  # its agents, one after another episode by episode, share nothing
         self._run = 0  # how often it has been called
         self._before: Saved | None = None
         self._drew = False  # it, or somebody beside it on another thread
@@ -165,12 +166,11 @@ class LiveGroup(Group):
     @property
     def goes_back(self) -> bool:
         """Whether it can be put back to where it was: one agent, of which a pickle holds everything."""
-        return len(self.agents) == 1 and self._saved() is not None
+        return self._saved(next(iter(self.agents))) is not None
 
-    def _saved(self) -> Saved | None:
-        (agent,) = self.agents.values()
+    def _saved(self, place: int | None) -> Saved | None:
         try:
-            return Saved(agent, self.parent)
+            return Saved(self.agents[place], self.parent) if self._lone and place is not None else None
         except Exception:
             return None
 
@@ -178,8 +178,8 @@ class LiveGroup(Group):
         """Its journal begins: it is always empty from then on."""
         return Anew(None, self._run)
 
-    def _called(self, method: Callable[..., Any], *args: Any) -> Any:
-        self._before = self._saved() if len(self.agents) == 1 else None
+    def _called(self, place: int | None, method: Callable[..., Any], *args: Any) -> Any:
+        self._before = self._saved(place)
         self._drew_before = bool(self.draws())
         self._run += 1
         with draws_of() as drawn:
@@ -194,15 +194,15 @@ class LiveGroup(Group):
 
     def step(self, asked: Sequence[Asked]) -> Any:
         """As `Group.step`."""
-        return self._called(super().step, asked)
+        return self._called(asked[0][0], super().step, asked)
 
     def reset(self, place: int) -> Any:
         """As `Group.reset`."""
-        return self._called(super().reset, place)
+        return self._called(place, super().reset, place)
 
     def invoke(self, place: int | None, name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """As `Group.invoke`."""
-        return self._called(super().invoke, place, name, args, keywords)
+        return self._called(place, super().invoke, place, name, args, keywords)
 
     def restore(self, state: int) -> None:
         """It is what it is; but what it has run since then does not count.
