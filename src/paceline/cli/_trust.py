@@ -72,7 +72,8 @@ def check_trusted(run: Path, trusted: bool, *, changed: bool = False) -> Path:
     else:
         home = begun if begun in looks else here
     if home != begun:
-        print(f"warning: {run} was begun in {begun}: files are looked for here", file=sys.stderr)
+        why = "elsewhere, and not by you" if begun in looks else "which is not there"
+        print(f"warning: {run} was begun in {begun}, {why}: files are looked for here", file=sys.stderr)
     if trusted:
         return home
     named = _named(plan)
