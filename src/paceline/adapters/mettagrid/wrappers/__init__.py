@@ -5,6 +5,7 @@
 agents.py     the wrapper of one agent's policy, for each place     multi_agent.py  all agents of a policy
 pool.py       registration, opening, steps, the end                 homes.py        where agents live; a round of steps
 group.py      agents that live together, in their worker            recipe.py       how they get there
+pickles.py    copies of them in this process
 """
 
 from paceline.adapters.mettagrid.wrappers.agents import (
