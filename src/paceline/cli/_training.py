@@ -31,7 +31,7 @@ from paceline.train.turns import FORMS, TurnLog
 LOG = "train.log"
 FILES = (".yaml", ".yml")
 _KEPT = "train"  # not "asked", "command" or "collect": those are what other commands can go on with
-_NOT_IN_FILES = ("resume", "trace", "watcher", "recorder", "asked")
+_NOT_IN_FILES = ("resume", "trust", "trace", "watcher", "recorder", "asked")
 _PLACE = ("plan", "jobs")  # they say one thing together: half of it would contradict what is given now
 
 
