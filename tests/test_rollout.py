@@ -107,11 +107,11 @@ def test_what_is_no_environment_is_refused() -> None:
         Rollout(Mission("dict", dict))
 
 
-SEEN: list[Any] = []
+REMEMBERED: list[Any] = []
 
 
 def remembers(obs: Any) -> int:
-    SEEN.append(obs)
+    REMEMBERED.append(obs)
     return 2
 
 
@@ -120,7 +120,7 @@ def test_an_env_that_writes_into_what_it_has_shown_does_no_harm(mode: str) -> No
     """Walk gives the same array again and again; a policy that keeps what it saw must find it as it was."""
     report = evaluate(Mission("walk", Walk, {"length": 4}), Player("keeps", remembers), plan=0, agents=mode)
     assert report.failures == []
-    kept = SEEN[-4:]
+    kept = REMEMBERED[-4:]
     assert not kept[0].any()
     assert len({obs.tobytes() for obs in kept}) == 4
 
