@@ -107,23 +107,20 @@ def test_what_is_no_environment_is_refused() -> None:
         Rollout(Mission("dict", dict))
 
 
-def remembers(seen: list[Any]) -> Any:
-    def act(obs: Any) -> int:
-        seen.append(obs)
-        return 2
+REMEMBERED: list[Any] = []
 
-    return act
+
+def remembers(obs: Any) -> int:
+    REMEMBERED.append(obs)
+    return 2
 
 
 @pytest.mark.parametrize("mode", ["off", "thread"])
 def test_an_env_that_writes_into_what_it_has_shown_does_no_harm(mode: str) -> None:
     """Walk gives the same array again and again; a policy that keeps what it saw must find it as it was."""
-    seen: list[Any] = []
-    report = evaluate(
-        Mission("walk", Walk, {"length": 4}), [Player("keeps", lambda: remembers(seen))], plan=0, agents=mode
-    )
+    report = evaluate(Mission("walk", Walk, {"length": 4}), Player("keeps", remembers), plan=0, agents=mode)
     assert report.failures == []
-    kept = seen[-4:]
+    kept = REMEMBERED[-4:]
     assert not kept[0].any()
     assert len({obs.tobytes() for obs in kept}) == 4
 
