@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import json
+import logging
 import os
 import pty
 import random
@@ -25,6 +26,7 @@ from waits import LONGEST, is_alive, until, until_child, until_over, until_reada
 
 import paceline
 from paceline import Training, train
+from paceline.cli._training import _logged
 from paceline.cli.app import run as run_here
 
 MISSION, LEARNERS = "treasure_hunt,size=9,steps=10", "dqn,hidden=16"
@@ -471,3 +473,8 @@ def test_ctrl_c_says_what_is_on_disk_and_how_to_go_on(tmp_path: Path) -> None:
     assert "updates" in text
     assert f"go on with: paceline train --resume {tmp_path / 'a'}" in text.replace("\r\n", "\n")
     assert "checkpoint" in text.partition("interrupted; ")[2]
+
+
+def test_what_is_logged_before_there_is_a_directory_fails_nothing(tmp_path: Path) -> None:
+    with _logged(tmp_path / "not_there" / "train.log"):
+        logging.getLogger("paceline").info("a worker was interrupted")
