@@ -41,6 +41,7 @@ class _Commands(TyperGroup):
     """Within a command's body Ctrl-C is a KeyboardInterrupt. What a command does not take care of ends here."""
 
     def invoke(self, ctx: Any) -> Any:
+        UNINTERRUPTED.front = COMMAND_SIGNALS.handle
         try:
             with COMMAND_SIGNALS.given_to(UNINTERRUPTED.handle):
                 return super().invoke(ctx)

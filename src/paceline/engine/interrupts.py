@@ -33,6 +33,8 @@ class _Uninterrupted:
         without a call: Python looks at signals when something is called, so at the beginning of `__enter__` too."""
         self.pending = False
         """Whether an interrupt is to be raised when the main thread is out."""
+        self.front: Callable[[int, FrameType | None], object] | None = None
+        """A handler that stands in the place of ours, and hands on to it: the command's."""
 
     def __enter__(self) -> None:
         if get_ident() == self._main:
@@ -133,8 +135,9 @@ def was_pressed(error: BaseException | None) -> bool:
     while cause is not None and "guard" not in cause.__dict__:
         cause = cause.__cause__ or cause.__context__
     handler = signal.getsignal(signal.SIGINT)
+    ours = handler in (UNINTERRUPTED.handle, UNINTERRUPTED.front)
     # Another handler, of the user's, leaves no mark.
-    return cause is not None or (callable(handler) and handler != UNINTERRUPTED.handle and UNINTERRUPTED.on_main())
+    return cause is not None or (callable(handler) and not ours and UNINTERRUPTED.on_main())
 
 
 def _place_in(frame: FrameType) -> tuple[int, int]:
