@@ -189,11 +189,10 @@ def test_ctrl_c_ends_quietly(program: str) -> None:
 def test_an_environment_that_raises_keyboard_interrupt_by_itself_fails_as_in_a_worker(tmp_path: Path) -> None:
     """Only Ctrl-C ends the command; an error of that class is the episode's."""
     (tmp_path / "stop.py").write_text(
-        "from envs import Count\n\n\nclass Stop(Count):\n    def step(self, action):\n        raise KeyboardInterrupt\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n\n\nclass Stop(CartPoleEnv):\n    def step(self, action):\n        raise KeyboardInterrupt\n"
     )
     words = ("eval", "-m", f"{tmp_path / 'stop.py'}:Stop", "-p", "random", "-e", "2", "--no-save", "--json", "-j")
-    helpers = environment(path=str(Path(__file__).parents[1]))
-    here, there = (run(*PACELINE, *words, workers, env=helpers) for workers in ("0", "1"))
+    here, there = (run(*PACELINE, *words, workers) for workers in ("0", "1"))
     assert (here.returncode, there.returncode) == (3, 3)
     assert json.loads(here.stdout)["digest"] == json.loads(there.stdout)["digest"]
 
