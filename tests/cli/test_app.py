@@ -189,7 +189,8 @@ def test_ctrl_c_ends_quietly(program: str) -> None:
 def test_an_environment_that_raises_keyboard_interrupt_by_itself_fails_as_in_a_worker(tmp_path: Path) -> None:
     """Only Ctrl-C ends the command; an error of that class is the episode's."""
     (tmp_path / "stop.py").write_text(
-        "from gymnasium.envs.classic_control import CartPoleEnv\n\n\nclass Stop(CartPoleEnv):\n    def step(self, action):\n        raise KeyboardInterrupt\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n\n\n"
+        "class Stop(CartPoleEnv):\n    def step(self, action):\n        raise KeyboardInterrupt\n"
     )
     words = ("eval", "-m", f"{tmp_path / 'stop.py'}:Stop", "-p", "random", "-e", "2", "--no-save", "--json", "-j")
     here, there = (run(*PACELINE, *words, workers) for workers in ("0", "1"))
