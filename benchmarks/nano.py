@@ -129,6 +129,8 @@ class NoLog:
 
     def served(self, items: Any) -> None: ...
 
+    def failed(self, item: Any) -> None: ...
+
 
 class NoIsolation:
     def run(self, streams: Any, name: str, function: Callable[..., Any], args: Any, keep: bool = True) -> Any:

@@ -95,10 +95,10 @@ def is_examined(make: Callable[..., Any]) -> None:
 
 
 def is_described(make: Callable[..., Any]) -> None:
-    from paceline.cli.listing import _look_at
+    from paceline.cli.listing import _described
 
-    seats, _ = _look_at(paceline.Mission("described", make))
-    assert seats
+    said = _described(paceline.Mission("described", make))
+    assert "  seats         " in said
 
 
 ENTRY_POINTS = {

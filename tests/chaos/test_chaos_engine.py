@@ -78,7 +78,8 @@ def test_the_stack_of_a_hung_worker_is_in_the_error_and_not_on_the_screen(
         pool.call("sleep", deadline=0.4)
     assert "most recent call first" in str(caught.value)
     shown = capfd.readouterr().err
-    assert shown.count("good night") == shown.count("from a library in C") == 2  # what it says itself is shown
+    assert shown.count("good night") == 2  # what it says itself is shown
+    assert "from a library in C" in shown  # the second time it may be counted only
     assert "most recent call first" not in shown
     told = [record.levelname for record in caplog.records if "most recent call first" in record.getMessage()]
     assert len(told) >= 2  # for each try

@@ -423,7 +423,7 @@ def test_where_the_time_went_is_written(desk: Path, tmp_path: Path) -> None:
         (("-e", "0"), "episodes=0; give a whole number, 1 or more"),
         (("--seed", "-1"), "seed=-1; give a whole number, 0 or more"),
         (("--lanes", "0"), "lanes=0; give a whole number, 1 or more"),
-        (("--on-error", "ignore"), "on_error='ignore'; give one of continue, stop, retry"),
+        (("--on-error", "ignore"), "on_error='ignore'; give continue, stop or retry"),
         (("--max-failures", "0"), "max_failures=0; give a whole number, 1 or more"),
         (("--json", "--csv"), "--json and --csv both want all of the output"),
         (("--call-deadline", "1", "--parallel-policy=off"), "use agents='process'"),

@@ -126,7 +126,7 @@ def test_a_candidate_is_valued_in_every_mix_with_a_pool(tmp_path: Path) -> None:
         (("--format", "xml"), "give json, or yaml"),
         (("--format", "json", "--json"), "both want all of the output"),
         (("--timeout-action", "noop"), "needs a limit"),
-        (("--timeout-action", "skip", "--action-timeout", "1"), "give late, or noop"),
+        (("--timeout-action", "skip", "--action-timeout", "1"), "give late or noop"),
         (("--action-timeout", "1", "--action-timeout-ms", "5"), "say the same in two units"),
         (("--pool", "noop"), "give one -p"),
         (("-p", "random:2", "--pool", "noop"), "leave shares of seats away"),

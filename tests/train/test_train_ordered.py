@@ -205,7 +205,7 @@ def test_the_quicker_way_is_taken_and_looked_at_again(quicker: bool) -> None:
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"turn": "sometimes"}, "turn='sometimes': give simultaneous or ordered"),
+        ({"turn": "sometimes"}, "turn='sometimes'; give simultaneous or ordered"),
         (
             {"mission": Mission("field", Field)},
             "'field' is a PettingZoo parallel env .*cannot be stepped agent by agent",
