@@ -133,6 +133,8 @@ class NoLog:
 
 
 class NoIsolation:
+    groups_rows = True
+
     def run(self, streams: Any, name: str, function: Callable[..., Any], args: Any, keep: bool = True) -> Any:
         streams.quiet.add(name)  # as a member that never draws has it: ports then run it in groups
         return function(*args)
