@@ -76,6 +76,17 @@ def test_numbers_of_numpy_become_numbers_of_python(tmp_path: Path):
     assert type(found["rounds"]) is int
 
 
+def test_what_may_be_anything_stays_what_it_is():
+    """A number of NumPy's has another precision than Python's, and is a value of the user's there."""
+    weights = np.float32(0.1)
+
+    @checks_options
+    def told(what: Any) -> Any:
+        return what
+
+    assert told(weights) is weights
+
+
 def test_an_unknown_keyword_is_pythons_own_error():
     with pytest.raises(TypeError, match="unexpected keyword argument 'round'"):
         checks_options(job)("it", rounds=1, round=2)  # type: ignore[call-arg]

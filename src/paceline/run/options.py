@@ -15,7 +15,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property, wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, get_args, get_origin
 
@@ -116,16 +116,17 @@ class Option:
         if value is self.default or not _is_plain(self.kind):
             return value
         try:
-            return self._adapter.validate_python(value.item() if isinstance(value, np.generic) else value)
+            return _adapter(self.kind).validate_python(value.item() if isinstance(value, np.generic) else value)
         except ValidationError:
             raise BadInput(f"{self.name}={value!r:.60}; give {self.says}") from None
 
-    @cached_property
-    def _adapter(self) -> Any:
-        from pydantic import ConfigDict, TypeAdapter
 
-        config = ConfigDict(strict=True, arbitrary_types_allowed=True, allow_inf_nan=False)
-        return TypeAdapter(self.kind, config=config)
+@cache
+def _adapter(kind: Any) -> Any:
+    from pydantic import ConfigDict, TypeAdapter
+
+    config = ConfigDict(strict=True, arbitrary_types_allowed=True, allow_inf_nan=False)
+    return TypeAdapter(kind, config=config)
 
 
 class Options(Mapping[str, Option]):
@@ -245,7 +246,7 @@ def _is_plain(kind: Any) -> bool:
         return _is_plain(get_args(kind)[0])
     if origin in (typing.Union, types.UnionType) or origin in (Mapping, dict):
         return all(map(_is_plain, get_args(kind)))
-    return origin in (Literal, os.PathLike) or (origin is None and isinstance(kind, type))
+    return origin in (Literal, os.PathLike) or (origin is None and isinstance(kind, type) and kind is not Any)
 
 
 def _in_words(kind: Any) -> str:
@@ -272,7 +273,7 @@ _WORDS = {
     str: "a word",
     type(None): "None",
     Mapping: "a mapping",
-    dict: "a mapping",
+    dict: "a dict",
 }
 
 

@@ -58,8 +58,10 @@ def names() -> list[str]:
 
 def check_deadline(name: str, deadline: float | None) -> None:
     """Says so where a deadline for calls cannot be kept."""
+    if deadline is None:
+        return
     checked("call_deadline", Seconds | None, deadline)
-    if deadline is not None and find(name).backend in ("inline", "thread"):
+    if find(name).backend in ("inline", "thread"):
         raise BadInput(
             f"a call deadline cannot be kept where agents={name!r}: only a policy in a process of its own can be "
             "ended; use agents='process', or a deadline for the whole episode"
