@@ -85,6 +85,27 @@ def test_what_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
         assert checkpoints.load() == [1]
 
 
+@pytest.mark.parametrize("name", [FILE, ARRAYS, PICKLES])
+def test_an_interrupt_right_behind_any_name_leaves_the_new_one(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once its JSON has its name, nothing that it is of is removed."""
+    Checkpoints(tmp_path).save([1, np.zeros(3), Apart({1})], 0.0)
+    replace = os.replace
+
+    def interrupted(source: Path, target: Path) -> None:
+        replace(source, target)
+        if Path(target).name == name:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            Checkpoints(tmp_path).save([2, np.ones(3), Apart({2})], 0.0)
+    number, array, apart = Checkpoints(tmp_path).load()
+    assert (number, array.tolist(), apart.value) == (2, [1, 1, 1], {2})
+
+
 @pytest.mark.parametrize("kept", range(7))
 def test_killed_at_any_time_it_is_the_one_before_or_the_new_one(
     tmp_path: Path, kept: int, monkeypatch: pytest.MonkeyPatch

@@ -72,20 +72,23 @@ class Checkpoints:
         if written.apart:
             files[PICKLES] = partial(pickle.dump, written.apart, protocol=5)
         parts = {name: self._path / f"{name}.part" for name in (*files, FILE)}
+        whole = False
         try:
             try:
                 content = self._signed(
                     {name: _write(parts[name], write) for name, write in files.items()}, written.json
                 )
                 _write(parts[FILE], lambda file: file.write(content))
+                whole = True
                 parts[FILE].replace(self._path / FILE)
-            except BaseException:
-                for part in parts.values():  # what is half written takes room, and is of no use
-                    with suppress(OSError):
-                        part.unlink()
-                raise
-            for name in files:
-                parts[name].replace(self._path / name)
+            finally:
+                if whole and not parts[FILE].exists():  # it has its name, even if an interrupt came right behind that
+                    for name in files:
+                        parts[name].replace(self._path / name)
+                else:  # what is half written takes room, and is of no use
+                    for part in parts.values():
+                        with suppress(OSError):
+                            part.unlink()
         except OSError as error:
             before = "the one before is kept" if (self._path / FILE).exists() else "there is none before it"
             raise NotKept(f"{self._path / FILE} cannot be written: {error.strerror}; {before}") from error
