@@ -9,8 +9,10 @@ import re
 import shutil
 import struct
 import tracemalloc
+import zipfile
 from collections.abc import Callable
 from contextlib import nullcontext
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +72,7 @@ def test_one_that_is_damaged_is_told(tmp_path: Path, name: str, place: int) -> N
         checkpoints.load()
     (tmp_path / name).unlink()
     if name != FILE:
-        with pytest.raises(BadInput, match=r"checkpoint.* is damaged: remove"):
+        with pytest.raises(BadInput, match=rf"{name} is not there: put it back, or remove .*{FILE}, and the training"):
             checkpoints.load()
 
 
@@ -228,15 +230,71 @@ def test_another_ones_pickles_are_not_loaded_under_a_mark_of_this_user(tmp_path:
     assert not (tmp_path / "was_run").exists()
 
 
+def test_pickles_that_change_while_they_are_looked_at_are_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is loaded are the very bytes whose digest was taken."""
+    Checkpoints(tmp_path).save([Apart([1])], 0.0)
+    digest = hashlib.file_digest
+
+    def changing(file: Any, kind: str) -> Any:
+        found = digest(file, kind)
+        if found.digest() == hashlib.sha256((tmp_path / PICKLES).read_bytes()).digest():
+            (tmp_path / PICKLES).write_bytes(pickle.dumps([Payload(tmp_path / "was_run")]))
+        return found
+
+    monkeypatch.setattr(hashlib, "file_digest", changing)
+    assert Checkpoints(tmp_path).load() == [Apart([1])]
+    assert not (tmp_path / "was_run").exists()
+
+
+def with_arrays(path: Path, content: bytes) -> None:
+    """Puts other arrays into a checkpoint, which names them by their digest."""
+    was = hashlib.sha256((path / ARRAYS).read_bytes()).hexdigest()
+    (path / ARRAYS).write_bytes(content)
+    text = (path / FILE).read_text().replace(was, hashlib.sha256(content).hexdigest())
+    check = hashlib.sha256(text[text.index('"files"') : -2].encode()).hexdigest()
+    (path / FILE).write_text(re.sub(r'"check": "\w+"', f'"check": "{check}"', text))
+
+
+SHAPE, ENTRY = b"(30,), }".ljust(40), b"PK\x01\x02\x14\x03\x14\x00\x00\x00"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (SHAPE, b"(%b,), }" % (b"9" * 30)),
+        (SHAPE, b"(True,), }"),
+        (SHAPE, b"(((("),
+        (b"'<i8'", b"'<i8 "),
+        (ENTRY, ENTRY[:6] + b"\x63" + ENTRY[7:]),  # the version that is needed to read it
+        (ENTRY, ENTRY[:8] + b"\x20" + ENTRY[9:]),  # patched data
+    ],
+)
+def test_arrays_that_make_no_sense_are_told(tmp_path: Path, before: bytes, after: bytes) -> None:
+    """Shapes beyond reason, headers that are no Python, and archives of formats to come."""
+
+    def changed(content: bytes) -> bytes:
+        return content.replace(before, after.ljust(len(before)), 1)
+
+    Checkpoints(tmp_path).save([np.arange(30)], 0.0)
+    array, archive = BytesIO(), BytesIO()
+    np.save(array, np.arange(30))
+    with zipfile.ZipFile(archive, "w") as zipped:
+        zipped.writestr("0.npy", changed(array.getvalue()))
+    content = changed(archive.getvalue())
+    assert before not in content
+    with_arrays(tmp_path, content)
+    with pytest.raises(BadInput, match=rf"{FILE} is damaged: remove it"):
+        Checkpoints(tmp_path).load()
+
+
 def test_arrays_that_are_pickles_are_none(tmp_path: Path) -> None:
     """Though the checkpoint names them by their digest."""
     Checkpoints(tmp_path).save([np.arange(3)], 0.0)
-    was = hashlib.sha256((tmp_path / ARRAYS).read_bytes()).hexdigest()
     objects = np.array([Payload(tmp_path / "was_run")], object)
-    np.savez(tmp_path / ARRAYS, **{"0": objects})
-    text = (tmp_path / FILE).read_text().replace(was, hashlib.sha256((tmp_path / ARRAYS).read_bytes()).hexdigest())
-    check = hashlib.sha256(text[text.index('"files"') : -2].encode()).hexdigest()
-    (tmp_path / FILE).write_text(re.sub(r'"check": "\w+"', f'"check": "{check}"', text))
+    np.savez(tmp_path / "objects.npz", **{"0": objects})
+    with_arrays(tmp_path, (tmp_path / "objects.npz").read_bytes())
     with pytest.raises(BadInput, match=r"is damaged"):
         Checkpoints(tmp_path, trusted=True).load()
     assert not (tmp_path / "was_run").exists()

@@ -19,6 +19,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from time import perf_counter
 from typing import IO, Any, TypeVar
@@ -138,7 +139,7 @@ class Checkpoints:
             try:
                 arrays = stack.enter_context(zipfile.ZipFile(opened[ARRAYS]))
                 return trees.read(state, lambda number: _array(arrays, number), apart.__getitem__)
-            except (ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+            except Exception as error:  # of another's arrays, zipfile and NumPy say what is wrong in many ways
                 raise _damaged(self._path / FILE) from error
 
 
@@ -181,14 +182,16 @@ def _read(path: Path) -> tuple[dict[str, str], bytes, bool] | None:
 
 
 def _opened(path: Path, digest: str) -> IO[bytes]:
-    """A file of a checkpoint, with the content that it was saved with.
+    """A file of a checkpoint, with the content that it was saved with. Pickles are read once: what is loaded is what
+    was compared, though the file may have changed since.
 
     Raises:
         BadInput: it is damaged, or not there.
     """
-    for each in (path, path.with_name(f"{path.name}.part")):
+    places = (path, path.with_name(f"{path.name}.part"))
+    for each in places:
         try:
-            file = each.open("rb")
+            file: IO[bytes] = BytesIO(each.read_bytes()) if path.name == PICKLES else each.open("rb")
             if hashlib.file_digest(file, "sha256").hexdigest() == digest:
                 if each != path:  # what wrote it was killed before it gave it its name
                     each.replace(path)
@@ -197,7 +200,9 @@ def _opened(path: Path, digest: str) -> IO[bytes]:
             file.close()
         except OSError:
             continue
-    raise _damaged(path)
+    if any(each.exists() for each in places):
+        raise _damaged(path)
+    raise BadInput(f"{path} is not there: put it back, or remove {path.with_name(FILE)}, {_ANEW}")
 
 
 def _damaged(path: Path) -> BadInput:
