@@ -157,6 +157,7 @@ def test_what_comes_back_is_the_same_to_the_bit(tmp_path: Path) -> None:
         "none": [np.zeros((0, 4)), np.array(3.5), np.array(True)],
         "numbers": [1, 1.0, True, None, -0.0, 0.1, odd, float("-inf"), 2**127, -(2**5000), 5e-324],
         "scalars": [np.float32(0.1), np.int8(-3), np.bool_(True), np.float64(2), np.datetime64("2026-01-01")],
+        "ends": [np.str_("a\0"), np.bytes_(b"a\0\0"), np.str_(""), np.str_("\ud800"), np.bytes_(b""), np.void(b"a\0")],
         ("a", 1): {3: "x", None: (), (1, (2,)): [(), [], {}]},
         "text": ["", "\u2028 \ud800 \x00", b"", b"\xff\x00"],
         "generators": [np.random.Generator(kind(3)).bit_generator.state for kind in BIT_GENERATORS],
@@ -182,6 +183,14 @@ def spelled_out(value: Any) -> Any:
         fortran = value.flags.f_contiguous and not value.flags.c_contiguous
         return type(value), value.dtype.str, np.asarray(value).dtype.descr, value.shape, fortran, value.tobytes()
     return type(value), struct.pack("<d", value) if isinstance(value, float) else value
+
+
+def test_arrays_that_would_come_back_as_others_are_no_data(tmp_path: Path) -> None:
+    """A file says where fields stand, and not that they are aligned."""
+    aligned = np.dtype([("a", "i1"), ("b", "<f8")], align=True)
+    for kind in (aligned, np.dtype([("x", aligned, (2,))])):
+        with pytest.raises(TypeError, match="is not data"):
+            Checkpoints(tmp_path).save([np.zeros(2, kind)], 0.0)
 
 
 def test_what_was_one_object_is_one_again_among_pickles(tmp_path: Path) -> None:
