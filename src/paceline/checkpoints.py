@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from time import perf_counter
 from typing import IO, Any, TypeVar
@@ -28,6 +28,7 @@ import numpy as np
 
 from paceline import trees
 from paceline.errors import BadInput, NotKept, PacelineError
+from paceline.run_files import anew
 from paceline.run_key import is_own, mark, why_unknown
 from paceline.spaces import Array
 
@@ -181,7 +182,7 @@ def _read(path: Path) -> tuple[dict[str, str], bytes, bool] | None:
     return files, found[5], is_own(path / FILE, found[1], found[2].decode())
 
 
-def _opened(path: Path, digest: str) -> IO[bytes]:
+def _opened(path: Path, digest: str) -> BytesIO | BufferedReader:
     """A file of a checkpoint, with the content that it was saved with. Pickles are read once: what is loaded is what
     was compared, though the file may have changed since.
 
@@ -191,7 +192,7 @@ def _opened(path: Path, digest: str) -> IO[bytes]:
     places = (path, path.with_name(f"{path.name}.part"))
     for each in places:
         try:
-            file: IO[bytes] = BytesIO(each.read_bytes()) if path.name == PICKLES else each.open("rb")
+            file = BytesIO(each.read_bytes()) if path.name == PICKLES else each.open("rb")
             if hashlib.file_digest(file, "sha256").hexdigest() == digest:
                 if each != path:  # what wrote it was killed before it gave it its name
                     each.replace(path)
@@ -237,7 +238,7 @@ def _name(number: int) -> str:
 
 def _write(path: Path, write: Callable[[Any], object]) -> str:
     """Writes a file, and sees to it that it is on disk. Gives its digest."""
-    with path.open("wb") as file:
+    with anew(path, "xb") as file:
         digested = _Digested(file)
         write(digested)
         file.flush()

@@ -23,6 +23,7 @@ from typing import Any, TextIO
 
 from paceline.errors import BadInput, NotKept
 from paceline.fingerprint import differences, unknown_parts
+from paceline.run_files import anew, check_files, check_unknown
 from paceline.run_key import is_own, mark
 from paceline.run_lock import RunLock
 
@@ -32,7 +33,6 @@ CHECK = "check"
 """The key of a check among the content that it is of."""
 MARK = "mark"
 """The key, in plan.json, of this user's mark; see `paceline.run_key`."""
-_SUFFIXES = (".json", ".jsonl", ".csv", ".parquet", ".npz", ".pickles", ".png", ".log", ".part")
 
 
 def _is_text(content: Any) -> bool:
@@ -218,7 +218,7 @@ def read_plan(path: Path) -> dict[str, Any]:
 
 def plan_and_owner(path: Path) -> tuple[dict[str, Any], bool]:
     """What a run was asked, and whether this user has written that there; see `read_plan`."""
-    _check_entries(path)
+    check_files(path)
     try:
         plan: Any = json.loads((path / PLAN).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -234,24 +234,9 @@ def plan_and_owner(path: Path) -> tuple[dict[str, Any], bool]:
             f"{path / PLAN} is damaged: it is not what was written when the run was begun; put back what was there, or "
             "begin afresh with another directory"
         )
+    if not own:
+        check_unknown(path)
     return plan, own
-
-
-def _check_entries(path: Path) -> None:
-    """Sees to it that what is in a run's directory can be read and written: nothing is found out only at its end.
-
-    Raises:
-        BadInput: a link leads nowhere, or a directory is in the place of a file.
-    """
-    try:
-        entries = sorted(path.iterdir())
-    except OSError:  # told when the plan is read
-        return
-    for entry in entries:
-        if entry.is_symlink() and not entry.exists():
-            raise BadInput(f"{entry} is a link that leads nowhere: put back what was there, or remove it")
-        if entry.suffix in _SUFFIXES and not entry.is_file():
-            raise BadInput(f"{entry} is no file, and a run has one there: put back what was there, or remove it")
 
 
 class UncheckedLines:
@@ -356,7 +341,7 @@ def write_whole(path: Path, content: Any) -> None:
     """
     half = path.with_suffix(".part")
     try:
-        with half.open("w", encoding="utf-8") as file:
+        with anew(half, "x", encoding="utf-8") as file:
             json.dump(content, file, indent=1)
             file.write("\n")
             file.flush()

@@ -21,6 +21,7 @@ import numpy as np
 from paceline.collect.jobs import Job
 from paceline.collect.playing import Played
 from paceline.errors import BadInput, NotKept
+from paceline.run_files import anew
 from paceline.types import Failure, Task
 
 Array = np.ndarray[Any, Any]
@@ -58,7 +59,7 @@ def write_archive(path: Path, about: Mapping[str, Any], jobs: Sequence[Job], pla
     part = target.with_name(f".{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb", buffering=0) as file:
+        with anew(part, "xb", buffering=0) as file:
             whole = _Part(file)
             np.savez(whole, allow_pickle=False, **arrays, about=np.frombuffer(json.dumps(content).encode(), np.uint8))
             whole.check()
