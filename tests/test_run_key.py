@@ -91,6 +91,15 @@ def test_without_a_key_runs_are_kept_and_none_is_known(tmp_path: Path, state: Pa
     assert plan_and_owner(tmp_path / "run") == ({"identity": {"seed": 1}}, False)
 
 
+def test_a_run_of_another_stays_theirs_though_more_is_asked_of_it(tmp_path: Path) -> None:
+    for plan in (plan_of(episodes=1), plan_of(episodes=3)):  # begun here, and gone on with in the copy
+        Records(tmp_path / "mine", "lines.jsonl", plan, resume=True).close()
+    shutil.copytree(tmp_path / "mine", tmp_path / "theirs")
+    Records(tmp_path / "theirs", "lines.jsonl", plan_of(episodes=5), resume=True).close()
+    assert plan_and_owner(tmp_path / "mine") == (plan_of(episodes=3), True)
+    assert plan_and_owner(tmp_path / "theirs") == (plan_of(episodes=5), False)
+
+
 def plan_of(episodes: int) -> dict[str, dict[str, int]]:
     return {"identity": {"seed": 1, "episodes": episodes}}
 

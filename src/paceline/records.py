@@ -77,7 +77,7 @@ class Records:
 
     def _begin(self, plan: Mapping[str, Any], resume: bool, keep: Keep) -> None:
         path, lines = self.path, self.path / self.name
-        known = read_plan(path) if (path / PLAN).exists() else None
+        known, own = plan_and_owner(path) if (path / PLAN).exists() else (None, True)
         if known is not None:
             _check_same(path, known, plan, resume)
         self.notes = [note for note in (self._lock.note, *_not_compared(path, known, plan)) if note]
@@ -86,7 +86,7 @@ class Records:
         self.lines = [] if known is None else read_lines(lines, keep, unchecked)
         self.notes += unchecked.notes
         if known is None or _goes_further(known.get("identity"), _as_json(plan["identity"])):
-            _write_plan(path, plan)
+            _write_plan(path, plan, own)
         self._file = self._open()
 
     def _open(self) -> TextIO:
@@ -145,9 +145,10 @@ def begin_run(path: Path, plan: Mapping[str, Any]) -> None:
     _write_plan(path, plan)
 
 
-def _write_plan(path: Path, plan: Mapping[str, Any]) -> None:
+def _write_plan(path: Path, plan: Mapping[str, Any], own: bool = True) -> None:
+    """What another has begun stays theirs, though this user goes on with it."""
     content = checked(plan)
-    write_whole(path / PLAN, {**content, MARK: mark(path / PLAN, _canonical(content))})
+    write_whole(path / PLAN, {**content, MARK: mark(path / PLAN, _canonical(content)) if own else ""})
 
 
 def _make(path: Path) -> None:
