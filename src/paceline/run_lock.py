@@ -28,7 +28,7 @@ class RunLock:
         self.note = ""
         """Why the directory is not held: its file system has no locks. Empty: it is held."""
         try:
-            self._file = open(path / LOCK, "a+", encoding="utf-8", opener=unfollowed)  # noqa: SIM115, it is held
+            self._file = open(path / LOCK, "a+", encoding="utf-8", opener=unfollowed)  # noqa: SIM115, it is kept
         except OSError as error:
             raise BadInput(f"{path / LOCK} cannot be written: {error.strerror}; give another directory") from error
         try:
