@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from io import BufferedReader, BytesIO
+from io import BufferedIOBase, BufferedReader, BytesIO
 from pathlib import Path
 from time import perf_counter
 from typing import IO, Any, TypeVar
@@ -211,7 +211,7 @@ def _damaged(path: Path) -> BadInput:
     return BadInput(f"{path} is damaged: remove {remove}, {_ANEW}")
 
 
-def _unpickled(path: Path, file: IO[bytes]) -> list[Any]:
+def _unpickled(path: Path, file: BufferedIOBase) -> list[Any]:
     try:
         found: list[Any] = pickle.load(file)
     except Exception as error:

@@ -127,7 +127,10 @@ def read_archive(path: Path) -> tuple[dict[str, Any], list[Job], list[Played]]:
         jobs = [
             _job(about["iteration"], index, task) for (index, _, _), task in zip(about["rollouts"], tasks, strict=True)
         ]
-        played = [_played(*each, mine) for each, mine in zip(about["rollouts"], columns, strict=True)]
+        played = [
+            _played(index, seconds, failure, mine)
+            for (index, seconds, failure), mine in zip(about["rollouts"], columns, strict=True)
+        ]
     except FileNotFoundError:
         raise BadInput(f"{path} is not there") from None
     except Exception as error:  # zipfile, NumPy and what is built of it say in many ways what is wrong
