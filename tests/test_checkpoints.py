@@ -9,8 +9,10 @@ import re
 import shutil
 import struct
 import tracemalloc
+import zipfile
 from collections.abc import Callable
 from contextlib import nullcontext
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +72,7 @@ def test_one_that_is_damaged_is_told(tmp_path: Path, name: str, place: int) -> N
         checkpoints.load()
     (tmp_path / name).unlink()
     if name != FILE:
-        with pytest.raises(BadInput, match=r"checkpoint.* is damaged: remove"):
+        with pytest.raises(BadInput, match=rf"{name} is not there: put it back, or remove .*{FILE}, and the training"):
             checkpoints.load()
 
 
@@ -83,6 +85,27 @@ def test_what_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
             checkpoints.save([np.zeros(1000), strange], 0.0)
         assert {path.name for path in tmp_path.iterdir()} == {FILE, ARRAYS}
         assert checkpoints.load() == [1]
+
+
+@pytest.mark.parametrize("name", [FILE, ARRAYS, PICKLES])
+def test_an_interrupt_right_behind_any_name_leaves_the_new_one(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once its JSON has its name, nothing that it is of is removed."""
+    Checkpoints(tmp_path).save([1, np.zeros(3), Apart({1})], 0.0)
+    replace = os.replace
+
+    def interrupted(source: Path, target: Path) -> None:
+        replace(source, target)
+        if Path(target).name == name:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            Checkpoints(tmp_path).save([2, np.ones(3), Apart({2})], 0.0)
+    number, array, apart = Checkpoints(tmp_path).load()
+    assert (number, array.tolist(), apart.value) == (2, [1, 1, 1], {2})
 
 
 @pytest.mark.parametrize("kept", range(7))
@@ -134,6 +157,7 @@ def test_what_comes_back_is_the_same_to_the_bit(tmp_path: Path) -> None:
         "none": [np.zeros((0, 4)), np.array(3.5), np.array(True)],
         "numbers": [1, 1.0, True, None, -0.0, 0.1, odd, float("-inf"), 2**127, -(2**5000), 5e-324],
         "scalars": [np.float32(0.1), np.int8(-3), np.bool_(True), np.float64(2), np.datetime64("2026-01-01")],
+        "ends": [np.str_("a\0"), np.bytes_(b"a\0\0"), np.str_(""), np.str_("\ud800"), np.bytes_(b""), np.void(b"a\0")],
         ("a", 1): {3: "x", None: (), (1, (2,)): [(), [], {}]},
         "text": ["", "\u2028 \ud800 \x00", b"", b"\xff\x00"],
         "generators": [np.random.Generator(kind(3)).bit_generator.state for kind in BIT_GENERATORS],
@@ -159,6 +183,14 @@ def spelled_out(value: Any) -> Any:
         fortran = value.flags.f_contiguous and not value.flags.c_contiguous
         return type(value), value.dtype.str, np.asarray(value).dtype.descr, value.shape, fortran, value.tobytes()
     return type(value), struct.pack("<d", value) if isinstance(value, float) else value
+
+
+def test_arrays_that_would_come_back_as_others_are_no_data(tmp_path: Path) -> None:
+    """A file says where fields stand, and not that they are aligned."""
+    aligned = np.dtype([("a", "i1"), ("b", "<f8")], align=True)
+    for kind in (aligned, np.dtype([("x", aligned, (2,))])):
+        with pytest.raises(TypeError, match="is not data"):
+            Checkpoints(tmp_path).save([np.zeros(2, kind)], 0.0)
 
 
 def test_what_was_one_object_is_one_again_among_pickles(tmp_path: Path) -> None:
@@ -207,15 +239,71 @@ def test_another_ones_pickles_are_not_loaded_under_a_mark_of_this_user(tmp_path:
     assert not (tmp_path / "was_run").exists()
 
 
+def test_pickles_that_change_while_they_are_looked_at_are_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is loaded are the very bytes whose digest was taken."""
+    Checkpoints(tmp_path).save([Apart([1])], 0.0)
+    digest = hashlib.file_digest
+
+    def changing(file: Any, kind: str) -> Any:
+        found = digest(file, kind)
+        if found.digest() == hashlib.sha256((tmp_path / PICKLES).read_bytes()).digest():
+            (tmp_path / PICKLES).write_bytes(pickle.dumps([Payload(tmp_path / "was_run")]))
+        return found
+
+    monkeypatch.setattr(hashlib, "file_digest", changing)
+    assert Checkpoints(tmp_path).load() == [Apart([1])]
+    assert not (tmp_path / "was_run").exists()
+
+
+def with_arrays(path: Path, content: bytes) -> None:
+    """Puts other arrays into a checkpoint, which names them by their digest."""
+    was = hashlib.sha256((path / ARRAYS).read_bytes()).hexdigest()
+    (path / ARRAYS).write_bytes(content)
+    text = (path / FILE).read_text().replace(was, hashlib.sha256(content).hexdigest())
+    check = hashlib.sha256(text[text.index('"files"') : -2].encode()).hexdigest()
+    (path / FILE).write_text(re.sub(r'"check": "\w+"', f'"check": "{check}"', text))
+
+
+SHAPE, ENTRY = b"(30,), }".ljust(40), b"PK\x01\x02\x14\x03\x14\x00\x00\x00"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (SHAPE, b"(%b,), }" % (b"9" * 30)),
+        (SHAPE, b"(True,), }"),
+        (SHAPE, b"(((("),
+        (b"'<i8'", b"'<i8 "),
+        (ENTRY, ENTRY[:6] + b"\x63" + ENTRY[7:]),  # the version that is needed to read it
+        (ENTRY, ENTRY[:8] + b"\x20" + ENTRY[9:]),  # patched data
+    ],
+)
+def test_arrays_that_make_no_sense_are_told(tmp_path: Path, before: bytes, after: bytes) -> None:
+    """Shapes beyond reason, headers that are no Python, and archives of formats to come."""
+
+    def changed(content: bytes) -> bytes:
+        return content.replace(before, after.ljust(len(before)), 1)
+
+    Checkpoints(tmp_path).save([np.arange(30)], 0.0)
+    array, archive = BytesIO(), BytesIO()
+    np.save(array, np.arange(30))
+    with zipfile.ZipFile(archive, "w") as zipped:
+        zipped.writestr("0.npy", changed(array.getvalue()))
+    content = changed(archive.getvalue())
+    assert before not in content
+    with_arrays(tmp_path, content)
+    with pytest.raises(BadInput, match=rf"{FILE} is damaged: remove it"):
+        Checkpoints(tmp_path).load()
+
+
 def test_arrays_that_are_pickles_are_none(tmp_path: Path) -> None:
     """Though the checkpoint names them by their digest."""
     Checkpoints(tmp_path).save([np.arange(3)], 0.0)
-    was = hashlib.sha256((tmp_path / ARRAYS).read_bytes()).hexdigest()
     objects = np.array([Payload(tmp_path / "was_run")], object)
-    np.savez(tmp_path / ARRAYS, **{"0": objects})
-    text = (tmp_path / FILE).read_text().replace(was, hashlib.sha256((tmp_path / ARRAYS).read_bytes()).hexdigest())
-    check = hashlib.sha256(text[text.index('"files"') : -2].encode()).hexdigest()
-    (tmp_path / FILE).write_text(re.sub(r'"check": "\w+"', f'"check": "{check}"', text))
+    np.savez(tmp_path / "objects.npz", **{"0": objects})
+    with_arrays(tmp_path, (tmp_path / "objects.npz").read_bytes())
     with pytest.raises(BadInput, match=r"is damaged"):
         Checkpoints(tmp_path, trusted=True).load()
     assert not (tmp_path / "was_run").exists()

@@ -17,7 +17,7 @@ PACKAGE = Path(paceline.__file__).parent
 
 DATA = frozenset({"types", "roles", "seeds", "errors", "settings", "options"})
 ENGINE = DATA | {"engine"}
-KEPT = frozenset({"records", "run_lock", "sources", "fingerprint", "checkpoints", "run_key", "trees"})
+KEPT = frozenset({"records", "run_lock", "sources", "fingerprint", "checkpoints", "run_files", "run_key", "trees"})
 LOOP = (
     ENGINE | KEPT | {"run", "lasting", "kinds", "ordered", "spaces", "rollout", "tape", "team", "schedule", "lockstep"}
 )
@@ -31,9 +31,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "settings": frozenset({"errors"}),
     "options": frozenset({"errors"}),
     "engine": frozenset({"errors", "seeds"}),
-    "records": frozenset({"errors", "fingerprint", "run_key", "run_lock"}),
-    "run_lock": frozenset({"errors"}),
-    "checkpoints": frozenset({"errors", "run_key", "spaces", "trees"}),
+    "records": frozenset({"errors", "fingerprint", "run_files", "run_key", "run_lock"}),
+    "run_lock": frozenset({"errors", "run_files"}),
+    "checkpoints": frozenset({"errors", "run_files", "run_key", "spaces", "trees"}),
+    "run_files": frozenset({"errors", "run_key"}),
     "run_key": frozenset({"errors"}),
     "trees": frozenset({"spaces"}),
     "run": ENGINE,

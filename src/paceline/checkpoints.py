@@ -19,6 +19,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from io import BufferedIOBase, BufferedReader, BytesIO
 from pathlib import Path
 from time import perf_counter
 from typing import IO, Any, TypeVar
@@ -27,6 +28,7 @@ import numpy as np
 
 from paceline import trees
 from paceline.errors import BadInput, NotKept, PacelineError
+from paceline.run_files import anew
 from paceline.run_key import is_own, mark, why_unknown
 from paceline.spaces import Array
 
@@ -72,20 +74,23 @@ class Checkpoints:
         if written.apart:
             files[PICKLES] = partial(pickle.dump, written.apart, protocol=5)
         parts = {name: self._path / f"{name}.part" for name in (*files, FILE)}
+        whole = False
         try:
             try:
                 content = self._signed(
                     {name: _write(parts[name], write) for name, write in files.items()}, written.json
                 )
                 _write(parts[FILE], lambda file: file.write(content))
+                whole = True
                 parts[FILE].replace(self._path / FILE)
-            except BaseException:
-                for part in parts.values():  # what is half written takes room, and is of no use
-                    with suppress(OSError):
-                        part.unlink()
-                raise
-            for name in files:
-                parts[name].replace(self._path / name)
+            finally:
+                if whole and not parts[FILE].exists():  # it has its name, even if an interrupt came right behind that
+                    for name in files:
+                        parts[name].replace(self._path / name)
+                else:  # what is half written takes room, and is of no use
+                    for part in parts.values():
+                        with suppress(OSError):
+                            part.unlink()
         except OSError as error:
             before = "the one before is kept" if (self._path / FILE).exists() else "there is none before it"
             raise NotKept(f"{self._path / FILE} cannot be written: {error.strerror}; {before}") from error
@@ -135,7 +140,7 @@ class Checkpoints:
             try:
                 arrays = stack.enter_context(zipfile.ZipFile(opened[ARRAYS]))
                 return trees.read(state, lambda number: _array(arrays, number), apart.__getitem__)
-            except (ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+            except Exception as error:  # of another's arrays, zipfile and NumPy say what is wrong in many ways
                 raise _damaged(self._path / FILE) from error
 
 
@@ -177,15 +182,17 @@ def _read(path: Path) -> tuple[dict[str, str], bytes, bool] | None:
     return files, found[5], is_own(path / FILE, found[1], found[2].decode())
 
 
-def _opened(path: Path, digest: str) -> IO[bytes]:
-    """A file of a checkpoint, with the content that it was saved with.
+def _opened(path: Path, digest: str) -> BytesIO | BufferedReader:
+    """A file of a checkpoint, with the content that it was saved with. Pickles are read once: what is loaded is what
+    was compared, though the file may have changed since.
 
     Raises:
         BadInput: it is damaged, or not there.
     """
-    for each in (path, path.with_name(f"{path.name}.part")):
+    places = (path, path.with_name(f"{path.name}.part"))
+    for each in places:
         try:
-            file = each.open("rb")
+            file = BytesIO(each.read_bytes()) if path.name == PICKLES else each.open("rb")
             if hashlib.file_digest(file, "sha256").hexdigest() == digest:
                 if each != path:  # what wrote it was killed before it gave it its name
                     each.replace(path)
@@ -194,7 +201,9 @@ def _opened(path: Path, digest: str) -> IO[bytes]:
             file.close()
         except OSError:
             continue
-    raise _damaged(path)
+    if any(each.exists() for each in places):
+        raise _damaged(path)
+    raise BadInput(f"{path} is not there: put it back, or remove {path.with_name(FILE)}, {_ANEW}")
 
 
 def _damaged(path: Path) -> BadInput:
@@ -202,7 +211,7 @@ def _damaged(path: Path) -> BadInput:
     return BadInput(f"{path} is damaged: remove {remove}, {_ANEW}")
 
 
-def _unpickled(path: Path, file: IO[bytes]) -> list[Any]:
+def _unpickled(path: Path, file: BufferedIOBase) -> list[Any]:
     try:
         found: list[Any] = pickle.load(file)
     except Exception as error:
@@ -229,7 +238,7 @@ def _name(number: int) -> str:
 
 def _write(path: Path, write: Callable[[Any], object]) -> str:
     """Writes a file, and sees to it that it is on disk. Gives its digest."""
-    with path.open("wb") as file:
+    with anew(path, "xb") as file:
         digested = _Digested(file)
         write(digested)
         file.flush()

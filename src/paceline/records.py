@@ -23,6 +23,7 @@ from typing import Any, TextIO
 
 from paceline.errors import BadInput, NotKept
 from paceline.fingerprint import differences, unknown_parts
+from paceline.run_files import anew, check_files, check_unknown
 from paceline.run_key import is_own, mark
 from paceline.run_lock import RunLock
 
@@ -32,7 +33,6 @@ CHECK = "check"
 """The key of a check among the content that it is of."""
 MARK = "mark"
 """The key, in plan.json, of this user's mark; see `paceline.run_key`."""
-_SUFFIXES = (".json", ".jsonl", ".csv", ".parquet", ".npz", ".pickles", ".png", ".log", ".part")
 
 
 def _is_text(content: Any) -> bool:
@@ -77,7 +77,7 @@ class Records:
 
     def _begin(self, plan: Mapping[str, Any], resume: bool, keep: Keep) -> None:
         path, lines = self.path, self.path / self.name
-        known = read_plan(path) if (path / PLAN).exists() else None
+        known, own = plan_and_owner(path) if (path / PLAN).exists() else (None, True)
         if known is not None:
             _check_same(path, known, plan, resume)
         self.notes = [note for note in (self._lock.note, *_not_compared(path, known, plan)) if note]
@@ -86,7 +86,7 @@ class Records:
         self.lines = [] if known is None else read_lines(lines, keep, unchecked)
         self.notes += unchecked.notes
         if known is None or _goes_further(known.get("identity"), _as_json(plan["identity"])):
-            _write_plan(path, plan)
+            _write_plan(path, plan, own)
         self._file = self._open()
 
     def _open(self) -> TextIO:
@@ -145,9 +145,10 @@ def begin_run(path: Path, plan: Mapping[str, Any]) -> None:
     _write_plan(path, plan)
 
 
-def _write_plan(path: Path, plan: Mapping[str, Any]) -> None:
+def _write_plan(path: Path, plan: Mapping[str, Any], own: bool = True) -> None:
+    """What another has begun stays theirs, though this user goes on with it."""
     content = checked(plan)
-    write_whole(path / PLAN, {**content, MARK: mark(path / PLAN, _canonical(content))})
+    write_whole(path / PLAN, {**content, MARK: mark(path / PLAN, _canonical(content)) if own else ""})
 
 
 def _make(path: Path) -> None:
@@ -218,7 +219,7 @@ def read_plan(path: Path) -> dict[str, Any]:
 
 def plan_and_owner(path: Path) -> tuple[dict[str, Any], bool]:
     """What a run was asked, and whether this user has written that there; see `read_plan`."""
-    _check_entries(path)
+    check_files(path)
     try:
         plan: Any = json.loads((path / PLAN).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -234,24 +235,9 @@ def plan_and_owner(path: Path) -> tuple[dict[str, Any], bool]:
             f"{path / PLAN} is damaged: it is not what was written when the run was begun; put back what was there, or "
             "begin afresh with another directory"
         )
+    if not own:
+        check_unknown(path)
     return plan, own
-
-
-def _check_entries(path: Path) -> None:
-    """Sees to it that what is in a run's directory can be read and written: nothing is found out only at its end.
-
-    Raises:
-        BadInput: a link leads nowhere, or a directory is in the place of a file.
-    """
-    try:
-        entries = sorted(path.iterdir())
-    except OSError:  # told when the plan is read
-        return
-    for entry in entries:
-        if entry.is_symlink() and not entry.exists():
-            raise BadInput(f"{entry} is a link that leads nowhere: put back what was there, or remove it")
-        if entry.suffix in _SUFFIXES and not entry.is_file():
-            raise BadInput(f"{entry} is no file, and a run has one there: put back what was there, or remove it")
 
 
 class UncheckedLines:
@@ -356,7 +342,7 @@ def write_whole(path: Path, content: Any) -> None:
     """
     half = path.with_suffix(".part")
     try:
-        with half.open("w", encoding="utf-8") as file:
+        with anew(half, "x", encoding="utf-8") as file:
             json.dump(content, file, indent=1)
             file.write("\n")
             file.flush()

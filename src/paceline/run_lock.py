@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from paceline.errors import BadInput
+from paceline.run_files import unfollowed
 
 LOCK = ".lock"
 
@@ -27,7 +28,7 @@ class RunLock:
         self.note = ""
         """Why the directory is not held: its file system has no locks. Empty: it is held."""
         try:
-            self._file = (path / LOCK).open("a+", encoding="utf-8")
+            self._file = open(path / LOCK, "a+", encoding="utf-8", opener=unfollowed)  # noqa: SIM115, it is kept
         except OSError as error:
             raise BadInput(f"{path / LOCK} cannot be written: {error.strerror}; give another directory") from error
         try:

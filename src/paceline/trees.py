@@ -21,6 +21,7 @@ from paceline.spaces import Array
 
 _LONG = 1 << 2048  # JSON readers limit the digits of a number
 _AS_THEY_ARE = frozenset({str, bool, type(None)})
+_KINDS = "biufcSUVmM"
 _DOUBLE = struct.Struct("<d")
 
 
@@ -76,6 +77,8 @@ def read(text: str | bytes, array: Callable[[int], Array], apart: Callable[[int]
         "bytes": bytes.fromhex,
         "array": array,
         "scalar": lambda number: array(number)[()],
+        "str_": np.str_,
+        "bytes_": lambda text: np.bytes_(bytes.fromhex(text)),
         "apart": lambda number: Apart(apart(number)),
     }
 
@@ -109,6 +112,10 @@ class _Writer:
             return {"tuple": self._list(list(value))}
         if kind is bytes:
             return {"bytes": value.hex()}
+        if kind is np.str_:  # NumPy cuts zeros off its end, in an array as in `str`
+            return {"str_": str.__str__(value)}
+        if kind is np.bytes_:
+            return {"bytes_": value.hex()}
         if kind is Apart:
             self._apart.append(value.value)
             return {"apart": len(self._apart) - 1}
@@ -126,10 +133,16 @@ class _Writer:
         if kind is not np.ndarray and not isinstance(value, np.generic):
             raise TypeError(f"{value!r:.60} is a {kind.__module__}.{kind.__qualname__}, and not data")
         array = np.asarray(value)
-        if array.dtype.hasobject or array.dtype.kind not in "biufcSUVmM":
+        if not _comes_back(array.dtype):
             raise TypeError(f"an array of {array.dtype} is not data")
         self._arrays.append(array)
         return {"array" if kind is np.ndarray else "scalar": len(self._arrays) - 1}
+
+
+def _comes_back(kind: np.dtype[Any]) -> bool:
+    """Whether a file says all there is to say of an array; of fields, not that they are aligned."""
+    fields = [] if kind.fields is None else [each[0] for each in kind.fields.values()]
+    return kind.base.kind in _KINDS and not kind.isalignedstruct and all(_comes_back(each.base) for each in fields)
 
 
 def _listed(kind: Callable[[list[Any]], Any]) -> Callable[[Any], Any]:

@@ -475,6 +475,19 @@ def test_ctrl_c_says_what_is_on_disk_and_how_to_go_on(tmp_path: Path) -> None:
     assert "checkpoint" in text.partition("interrupted; ")[2]
 
 
+def test_no_link_is_followed_to_log(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "link").symlink_to("victim")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        with _logged(tmp_path / name):
+            logging.getLogger("paceline").info("into it")
+    assert (tmp_path / "victim").read_text() == "mine"
+    with _logged(tmp_path / "new"):
+        logging.getLogger("paceline").info("into it")
+    assert "into it" in (tmp_path / "new").read_text()
+
+
 def test_what_is_logged_before_there_is_a_directory_fails_nothing(tmp_path: Path) -> None:
     with _logged(tmp_path / "not_there" / "train.log"):
         logging.getLogger("paceline").info("a worker was interrupted")

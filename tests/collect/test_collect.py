@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import random
 import signal
@@ -372,6 +373,41 @@ def test_a_collection_is_saved_and_read(tmp_path: Path) -> None:
         Collection.load(tmp_path / "other.npz")
     with pytest.raises(paceline.BadInput, match="is not there"):
         Collection.load(tmp_path / "none.npz")
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        (None, []),
+        (None, "text"),
+        ("rollouts", [5]),
+        ("rollouts", 5),
+        ("rollouts", [[0, 1.0, {"strange": 1}]]),
+        ("rollouts", [[0, 1.0, [1]]]),
+        ("rollouts", [["0", 1.0, None]]),
+        ("rollouts", [[0, "1.0", None]]),
+        ("iteration", None),
+        ("columns", 7),
+        ("columns", ["list", [["value", 3]]]),
+        ("columns", ["dict", [[[], ["value", 3]]]]),
+        ("columns", ["list", []]),
+        ("tasks", ["list", [["value", 3]]]),
+        ("tasks", ["list", [["list", []]]]),
+        ("tasks", ["array", {}]),
+    ],
+    ids=str,
+)
+def test_what_is_told_of_a_collection_that_makes_no_sense(tmp_path: Path, part: str | None, value: Any) -> None:
+    collection = collect(Sums, random_actions=True, rollouts=1, plan=0)
+    with np.load(collection.save(tmp_path / "kept")) as file:
+        arrays = dict(file)
+    about = json.loads(arrays.pop("about").tobytes())
+    about = value if part is None else {**about, part: value}
+    np.savez(
+        tmp_path / "other.npz", allow_pickle=False, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays
+    )
+    with pytest.raises(BadInput, match="holds no collection, or is damaged"):
+        Collection.load(tmp_path / "other.npz")
 
 
 @pytest.mark.parametrize("plan", [0, Plan("inline", agents="here")], ids=["worker", "here"])

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from paceline.records import PLAN, begin_run, read_plan
 from paceline.report.board import Board
 from paceline.report.curves import can_draw, draw_agents
 from paceline.run import Options
+from paceline.run_files import unfollowed
 from paceline.train import Training, train
 from paceline.train.train import Watcher
 from paceline.train.turns import FORMS, TurnLog
@@ -192,8 +194,11 @@ def trained(
 
 
 class _Log(logging.FileHandler):
-    """The file of a log. Where it cannot be written, on a full disk or before there is a directory, the training does
-    without it."""
+    """The file of a log. Where it cannot be written, on a full disk, before there is a directory or through a link, the
+    training does without it."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=unfollowed)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes a line; opens the file first if it is not open yet."""

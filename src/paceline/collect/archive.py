@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -21,6 +20,7 @@ import numpy as np
 from paceline.collect.jobs import Job
 from paceline.collect.playing import Played
 from paceline.errors import BadInput, NotKept
+from paceline.run_files import anew
 from paceline.types import Failure, Task
 
 Array = np.ndarray[Any, Any]
@@ -58,7 +58,7 @@ def write_archive(path: Path, about: Mapping[str, Any], jobs: Sequence[Job], pla
     part = target.with_name(f".{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb", buffering=0) as file:
+        with anew(part, "xb", buffering=0) as file:
             whole = _Part(file)
             np.savez(whole, allow_pickle=False, **arrays, about=np.frombuffer(json.dumps(content).encode(), np.uint8))
             whole.check()
@@ -124,23 +124,21 @@ def read_archive(path: Path) -> tuple[dict[str, Any], list[Job], list[Played]]:
             about = json.loads(file["about"].tobytes())
             arrays = {name: file[name] for name in file.files if name != "about"}
         columns, tasks = (_read(about[name], arrays) for name in ("columns", "tasks"))
-        rollouts = about["rollouts"]
+        jobs = [
+            _job(about["iteration"], index, task) for (index, _, _), task in zip(about["rollouts"], tasks, strict=True)
+        ]
+        played = [
+            _played(index, seconds, failure, mine)
+            for (index, seconds, failure), mine in zip(about["rollouts"], columns, strict=True)
+        ]
     except FileNotFoundError:
         raise BadInput(f"{path} is not there") from None
-    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
+    except Exception as error:  # zipfile, NumPy and what is built of it say in many ways what is wrong
         raise BadInput(f"{path} holds no collection, or is damaged: {error}") from error
     if arrays:
         raise BadInput(
             f"{path} is no collection as it was written: beside its rollouts it holds {', '.join(sorted(arrays))}"
         )
-    jobs = [
-        Job(about["iteration"], index, None if task is None else Task(_key(task[0]), task[1]))
-        for (index, _, _), task in zip(rollouts, tasks, strict=True)
-    ]
-    played = [
-        Played(index, mine, seconds, failure and Failure(**failure))
-        for (index, seconds, failure), mine in zip(rollouts, columns, strict=True)
-    ]
     return about, jobs, played
 
 
@@ -179,6 +177,25 @@ def _read(shape: Any, arrays: dict[str, Array]) -> Any:
         items = [_read(item, arrays) for item in content]
         return items if kind == "list" else tuple(items)
     return content
+
+
+def _job(iteration: Any, index: Any, task: Any) -> Job:
+    if task is None:
+        return Job(_of(int | str, iteration), _of(int, index))
+    key, options = task
+    return Job(_of(int | str, iteration), _of(int, index), Task(_key(key), _of(dict, options)))
+
+
+def _played(index: Any, seconds: Any, failure: Any, columns: Any) -> Played:
+    for each in _of(dict, columns).values():
+        _of(dict, each)
+    return Played(index, columns, _of(float | int, seconds), None if failure is None else Failure(**failure))
+
+
+def _of(kind: Any, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"there is {value!r:.60}")
+    return value
 
 
 def _key(key: Any) -> Any:
