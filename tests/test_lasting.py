@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import logging
 from collections.abc import Callable
@@ -129,6 +130,26 @@ def test_what_is_installed_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.
     for Env.made in range(1, 5):
         watch.look()
     assert watch.news() == []
+
+
+def test_an_instance_that_was_met_has_no_dict_made_and_is_as_quick_as_before() -> None:
+    env = Careful()
+    env.env = Here()  # type: ignore[attr-defined]
+    Lasting().meet(env)
+    assert not [each for made in (env, env.env) for each in gc.get_referents(made) if type(each) is dict]  # type: ignore[attr-defined]
+
+
+def test_wrappers_that_refer_to_each_other_are_met() -> None:
+    outer, inner = Careful(), Here()
+    outer.env, inner.env = inner, outer  # type: ignore[attr-defined]
+    watch = Lasting()
+    watch.meet(outer)
+    watch.look()
+    Here.made += 1
+    watch.look()
+    Here.made += 1
+    watch.look()
+    assert len(watch.news()) == 1
 
 
 def test_env_and_policy_are_examined_for_it() -> None:

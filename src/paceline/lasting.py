@@ -60,11 +60,9 @@ class Lasting:
         """Learns what is to be looked at of an environment or a policy."""
         known = len(self._classes) + len(self._variables)
         try:
-            while thing is not None:
-                for part in _parts(thing):
+            for each in _layers(thing):
+                for part in _parts(each):
                     self._explore(part)
-                inside = getattr(thing, "__dict__", {})
-                thing = next((inside[name] for name in _WRAPPED if name in inside), None)
         except Exception:  # a user's object may be anything; what is not looked at is not told
             return
         if len(self._classes) + len(self._variables) > known:
@@ -182,6 +180,26 @@ def _sentence(name: str, *, is_variable: bool) -> str:
 
 
 # -- what leads where --------------------------------------------------------------------------------------
+
+
+def _layers(thing: Any) -> Iterator[Any]:
+    """A thing, what it wraps, what that wraps; each once, as wrappers may refer to each other."""
+    seen: set[int] = set()
+    while thing is not None and id(thing) not in seen:
+        seen.add(id(thing))
+        yield thing
+        thing = next((inside for name in _WRAPPED if (inside := _own_attribute(thing, name)) is not None), None)
+
+
+def _own_attribute(thing: Any, name: str) -> Any:
+    """An attribute of an instance, without a call of its code, and without its `__dict__`: when that is asked for,
+    Python makes a dict, and every later access to an attribute of the instance is slower."""
+    if hasattr(getattr(type(thing), name, None), "__get__"):
+        return None
+    try:
+        return object.__getattribute__(thing, name)
+    except AttributeError:
+        return None
 
 
 def _parts(thing: Any) -> list[Any]:
