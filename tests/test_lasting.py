@@ -6,6 +6,7 @@ import functools
 import gc
 import itertools
 import logging
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -150,6 +151,17 @@ def test_wrappers_that_refer_to_each_other_are_met() -> None:
     Here.made += 1
     watch.look()
     assert len(watch.news()) == 1
+
+
+def test_a_value_that_cannot_be_read_hides_no_other() -> None:
+    class Guarded:
+        dice, made = random.SystemRandom(), 0
+
+    watch = Lasting()
+    watch.meet(Guarded())
+    for Guarded.made in range(1, 5):
+        watch.look()
+    assert [text.partition(" is ")[0].rpartition(".")[2] for text in watch.news()] == ["made"]
 
 
 def test_env_and_policy_are_examined_for_it() -> None:

@@ -96,10 +96,7 @@ class Lasting:
     def look(self) -> None:
         """Looks, and compares with what was there before."""
         with self._lock:
-            try:
-                seen = dict(self._values())
-            except RuntimeError:  # another thread has changed a container in the meantime
-                return
+            seen = dict(self._values())
             for name, value in seen.items():
                 before = self._seen.get(name, value)
                 if before != value and not _is_growth(before, value):
@@ -139,10 +136,10 @@ class Lasting:
     def _values(self) -> Iterator[tuple[str, Any]]:
         for name, kind in list(self._classes.items()):
             for attribute, value in list(vars(kind).items()):
-                if not attribute.startswith("__") and (plain := _plain(value)) is not None:
+                if not attribute.startswith("__") and (plain := _looked_at(value)) is not None:
                     yield f"{name}.{attribute}", plain
         for name, (variables, variable) in list(self._variables.items()):
-            if variable in variables and (plain := _plain(variables[variable])) is not None:
+            if variable in variables and (plain := _looked_at(variables[variable])) is not None:
                 yield name, plain
 
 
@@ -240,6 +237,13 @@ def _is_own(module: str) -> bool:
 
 
 # -- values ------------------------------------------------------------------------------------------------
+
+
+def _looked_at(value: Any) -> Any:
+    try:
+        return _plain(value)
+    except Exception:  # it may be anything, and another thread may change it in the meantime
+        return None
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
