@@ -69,6 +69,24 @@ class Careful(Walk):
         return super().reset(**given)
 
 
+class Grows(Walk):
+    """Keeps a log, names it has seen, and the last two of its results."""
+
+    log: ClassVar[list[int]] = [0]
+    names: ClassVar[set[Any]] = {"first"}
+    latest: ClassVar[dict[Any, int]] = {-2: 0, -1: 1}
+
+    def __init__(self) -> None:
+        super().__init__(5)
+
+    def reset(self, **given: Any) -> Any:
+        Grows.log.append(len(Grows.names))
+        Grows.names.add(len(Grows.names))
+        Grows.latest[len(Grows.log)] = 1
+        del Grows.latest[next(iter(Grows.latest))]
+        return super().reset(**given)
+
+
 class Draws:
     """Draws from a generator of its module."""
 
@@ -97,6 +115,7 @@ def test_what_changes_in_play_and_is_not_the_objects_own_is_in_the_report() -> N
     assert sorted(noted(WALK, lambda seen: drawn())) == [f"{__name__}.IDS", f"{__name__}.RNG"]
     assert sorted(noted(WALK, Draws, plan=1)) == [f"{__name__}.IDS", f"{__name__}.RNG"]
     assert noted(Mission("careful", Careful), remembers()) == []
+    assert noted(Mission("grows", Grows), lambda seen: 0) == []
 
 
 @pytest.mark.parametrize(("kind", "plan"), [(Here, 0), (Away, 2)])
@@ -151,6 +170,27 @@ def test_wrappers_that_refer_to_each_other_are_met() -> None:
     Here.made += 1
     watch.look()
     assert len(watch.news()) == 1
+
+
+def test_classes_of_one_name_are_looked_at_each_by_itself() -> None:
+    def made(number: int) -> type:
+        class Made:
+            level = number
+
+        return Made
+
+    watch, first, second = Lasting(), made(1), made(2)
+    watch.meet(first())
+    watch.look()
+    watch.meet(second())
+    watch.look()
+    assert watch.news() == []
+    for first.level in range(3, 5):  # type: ignore[attr-defined]
+        watch.look()
+    assert len(watch.news()) == 1
+    del first
+    gc.collect()
+    assert len(watch._classes) == 1
 
 
 def test_a_value_that_cannot_be_read_hides_no_other() -> None:

@@ -4,7 +4,7 @@
 
 Results depend on the plan where such a thing changes in play: it follows from which episodes and envs share a process.
 Looked at is code of the user's own, and in it plain data and random generators; nothing is called. A value that was
-empty and is filled, and a dict that only gets more keys, are caches and not told.
+empty and is filled, a list or a set that only grows, and a dict whose values stay, are caches and not told.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 import numpy as np
 
@@ -35,6 +35,8 @@ _WRAPPED = ("env", "made", "aec_env", "par_env")
 _MOST_ITEMS, _MOST_BYTES, _DEEPEST = 1000, 1 << 16, 4
 _PLAIN = (bool, int, str, bytes, complex, type(None), range)
 _OF_A_FILLING, _ENOUGH = 1, 2
+_Place = tuple[ref[type] | None, str]
+"""A class (None: a module), and the name of its attribute or variable."""
 _log = logging.getLogger("paceline.lasting")
 
 
@@ -48,11 +50,11 @@ class Lasting:
     def begin_anew(self) -> None:
         """Forgets everything: another run begins in this process."""
         self._met: WeakSet[Any] = WeakSet()
-        self._classes: dict[str, type] = {}
+        self._classes: dict[ref[type], str] = {}  # by the class itself: a factory makes several of one name
         self._variables: dict[str, tuple[Mapping[str, Any], str]] = {}
         self._plays, self._next, self._looks = 0, 1, False
-        self._seen: dict[str, Any] = {}  # name → value, as something that can be compared later
-        self._weights: Counter[str] = Counter()
+        self._seen: dict[_Place, Any] = {}  # where → value, as something that can be compared later
+        self._weights: Counter[_Place] = Counter()
         self._told: set[str] = set()
         self._news: list[str] = []
 
@@ -97,14 +99,19 @@ class Lasting:
         """Looks, and compares with what was there before."""
         with self._lock:
             seen = dict(self._values())
-            for name, value in seen.items():
-                before = self._seen.get(name, value)
-                if before != value and not _is_growth(before, value):
-                    self._weights[name] += _OF_A_FILLING if _is_empty(before) else _ENOUGH
-                    if self._weights[name] >= _ENOUGH and name not in self._told:
-                        self._told.add(name)
-                        self._news.append(_sentence(name, is_variable=name in self._variables))
+            for place, value in seen.items():
+                before = self._seen.get(place, value)
+                if not _is_kept(before, value):
+                    self._weights[place] += _OF_A_FILLING if _is_empty(before) else _ENOUGH
+                    if self._weights[place] >= _ENOUGH:
+                        self._tell(*place)
             self._seen = seen
+
+    def _tell(self, kind: ref[type] | None, name: str) -> None:
+        text = _sentence(name, is_variable=kind is None)
+        if text not in self._told:
+            self._told.add(text)
+            self._news.append(text)
 
     def _explore(self, root: Any) -> None:
         left = [root]
@@ -119,7 +126,8 @@ class Lasting:
             if isinstance(thing, FunctionType):
                 left += self._of_function(thing)
             else:
-                self._classes[f"{thing.__module__}.{thing.__qualname__}"] = thing
+                known = self._classes
+                known[ref(thing, lambda gone, known=known: known.pop(gone, None))] = _name_of(thing)
                 left += [part for value in list(vars(thing).values()) for part in _code_in(value)]
                 left += thing.__bases__
 
@@ -133,14 +141,14 @@ class Lasting:
         cells = [cell.cell_contents for cell in function.__closure__ or () if is_bound(cell)]
         return [part for value in [*used.values(), *cells] for part in _code_in(value)]
 
-    def _values(self) -> Iterator[tuple[str, Any]]:
-        for name, kind in list(self._classes.items()):
-            for attribute, value in list(vars(kind).items()):
+    def _values(self) -> Iterator[tuple[_Place, Any]]:
+        for kind, name in list(self._classes.items()):
+            for attribute, value in list(vars(kind() or object).items()):
                 if not attribute.startswith("__") and (plain := _looked_at(value)) is not None:
-                    yield f"{name}.{attribute}", plain
+                    yield (kind, f"{name}.{attribute}"), plain
         for name, (variables, variable) in list(self._variables.items()):
-            if variable in variables and (plain := _looked_at(variables[variable])) is not None:
-                yield name, plain
+            if (plain := _looked_at(variables.get(variable, ...))) is not None:
+                yield (None, name), plain
 
 
 LASTING = Lasting()
@@ -162,6 +170,10 @@ class _Once(logging.Filter):
 
 
 _log.addFilter(_Once())
+
+
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _sentence(name: str, *, is_variable: bool) -> str:
@@ -272,7 +284,7 @@ def _plain_container(value: Any, depth: int) -> Any:
         items = list(value)
         parts = [read(each) for each in items[:: max(1, len(items) // _MOST_ITEMS)]]
         if None not in parts:
-            return type(value), len(items), sorted(map(repr, parts)) if type(value) is set else parts
+            return type(value), frozenset(map(repr, parts)) if type(value) is set else parts
     return None
 
 
@@ -288,7 +300,11 @@ def _is_empty(plain: Any) -> bool:
     return plain[1] in (None, False, 0, "", b"", "0.0") or (plain[0] in (list, tuple, deque, set) and not plain[1])
 
 
-def _is_growth(before: Any, now: Any) -> bool:
-    """Whether a dict has what it had, and more."""
-    both = isinstance(before, dict) and isinstance(now, dict)
-    return both and all(now.get(key) == value for key, value in before.items())
+def _is_kept(before: Any, now: Any) -> bool:
+    """Whether a value is what it was, or is a list or a set that has grown, or a dict whose values are kept."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return all(_is_kept(value, now[key]) for key, value in before.items() if key in now)
+    if isinstance(before, dict) or isinstance(now, dict) or before[0] != now[0] or before[0] not in (list, set):
+        return bool(before == now)
+    was, has = before[1], now[1]
+    return bool(was <= has if before[0] is set else was == has[: len(was)])
