@@ -193,6 +193,19 @@ def test_classes_of_one_name_are_looked_at_each_by_itself() -> None:
     assert len(watch._classes) == 1
 
 
+def test_a_value_of_too_many_items_is_left_out_wherever_they_are() -> None:
+    class Loaded:
+        rows: ClassVar[Any] = [[number] * 100 for number in range(500)]
+        small: ClassVar[Any] = [[number] * 100 for number in range(50)]
+
+    watch = Lasting()
+    watch.meet(Loaded())
+    for number in range(3):
+        watch.look()
+        Loaded.rows[0][0], Loaded.small[0][0] = number + 1, number + 1
+    assert [text.partition(" is ")[0].rpartition(".")[2] for text in watch.news()] == ["small"]
+
+
 def test_a_value_that_cannot_be_read_hides_no_other() -> None:
     class Guarded:
         dice, made = random.SystemRandom(), 0

@@ -17,7 +17,7 @@ import random
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
@@ -32,7 +32,9 @@ from paceline.sources import is_own
 _INSTALLED = {"site-packages", "dist-packages"}
 _WRAPPED = ("env", "made", "aec_env", "par_env")
 """Where wrappers of environments keep what they wrap."""
-_MOST_ITEMS, _MOST_BYTES, _DEEPEST = 1000, 1 << 16, 4
+_MOST_ITEMS, _MOST_BYTES, _DEEPEST = 10_000, 1 << 16, 4
+"""Of one value, however nested; more of it makes it one that is not looked at. An array is looked at in samples."""
+_BYTES_OF_AN_ITEM = 64
 _PLAIN = (bool, int, str, bytes, complex, type(None), range)
 _OF_A_FILLING, _ENOUGH = 1, 2
 _Place = tuple[ref[type] | None, str]
@@ -252,40 +254,60 @@ def _is_own(module: str) -> bool:
 
 
 def _looked_at(value: Any) -> Any:
+    """Something that equals itself as long as the value is the same; None: the value is no plain data, or too large."""
     try:
-        return _plain(value)
+        return _Look().plain(value)
     except Exception:  # it may be anything, and another thread may change it in the meantime
         return None
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
-    """Something that equals itself as long as the value is the same; None: the value is no plain data."""
-    if type(value) in _PLAIN:
-        return type(value), value
-    if isinstance(value, float | np.generic | itertools.count):
-        return type(value), repr(value)  # NaN is the same as NaN
-    if isinstance(value, np.ndarray):
-        return None if value.dtype.hasobject else (value.shape, value.dtype.str, _sample(value))
-    if isinstance(value, random.Random):
-        return value.getstate()
-    if isinstance(value, np.random.Generator):
-        return _plain(value.bit_generator.state, depth)
-    if isinstance(value, np.random.RandomState):
-        return _plain(value.get_state(legacy=False), depth)
-    return _plain_container(value, depth + 1) if depth < _DEEPEST else None
+class _Look:
+    """A look at one value, as long as it has no more items than one may have."""
 
+    def __init__(self) -> None:
+        self._left = _MOST_ITEMS
 
-def _plain_container(value: Any, depth: int) -> Any:
-    read: Callable[[Any], Any] = partial(_plain, depth=depth)
-    if type(value) is dict:
-        found = {key: read(value[key]) for key in list(value)[:_MOST_ITEMS] if type(key) in _PLAIN}
-        return None if None in found.values() or (value and not found) else found
-    if type(value) in (list, tuple, deque, set):
-        items = list(value)
-        parts = [read(each) for each in items[:: max(1, len(items) // _MOST_ITEMS)]]
-        if None not in parts:
-            return type(value), frozenset(map(repr, parts)) if type(value) is set else parts
-    return None
+    def plain(self, value: Any, depth: int = 0) -> Any:
+        """What the value holds; None: it is no plain data, or there is too much of it."""
+        if type(value) in _PLAIN:
+            return type(value), value
+        if isinstance(value, float | np.generic | itertools.count):
+            return type(value), repr(value)  # NaN is the same as NaN
+        if isinstance(value, np.ndarray):
+            return self._array(value)
+        if isinstance(value, random.Random):
+            state = value.getstate()
+            return state if self._affords(len(state[1])) else None
+        if isinstance(value, np.random.Generator):
+            return self.plain(value.bit_generator.state, depth)
+        if isinstance(value, np.random.RandomState):
+            return self.plain(value.get_state(legacy=False), depth)
+        return self._container(value, depth + 1) if depth < _DEEPEST else None
+
+    def _array(self, array: np.ndarray[Any, Any]) -> Any:
+        affordable = self._affords(min(array.nbytes, _MOST_BYTES) // _BYTES_OF_AN_ITEM)
+        return (array.shape, array.dtype.str, _sample(array)) if affordable and not array.dtype.hasobject else None
+
+    def _container(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind not in (dict, list, tuple, deque, set) or not self._affords(len(value)):
+            return None
+        keys = [key for key in list(value) if type(key) in _PLAIN] if kind is dict else ()
+        if value and kind is dict and not keys:
+            return None
+        parts = []
+        for each in map(value.__getitem__, keys) if kind is dict else list(value):
+            part = self.plain(each, depth)
+            if part is None:
+                return None
+            parts.append(part)
+        if kind is dict:
+            return dict(zip(keys, parts, strict=True))
+        return kind, frozenset(map(repr, parts)) if kind is set else parts
+
+    def _affords(self, items: int) -> bool:
+        self._left -= items
+        return self._left >= 0
 
 
 def _sample(array: np.ndarray[Any, Any]) -> bytes:
