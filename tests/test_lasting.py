@@ -101,6 +101,19 @@ def drawn() -> int:
     return int(RNG.integers(3))
 
 
+class Learned:
+    """Answers by how often its class has been asked, and built."""
+
+    asked, built = 0, 0
+
+    def __init__(self) -> None:
+        type(self).built += 1
+
+    def act(self, seen: Any) -> int:
+        type(self).asked += 1
+        return (type(self).asked + type(self).built) % 4 // 2
+
+
 def remembers() -> Callable[[Any], int]:
     memory: list[int] = []
     return lambda seen: memory.append(1) or len(memory) % 3
@@ -116,6 +129,12 @@ def test_what_changes_in_play_and_is_not_the_objects_own_is_in_the_report() -> N
     assert sorted(noted(WALK, Draws, plan=1)) == [f"{__name__}.IDS", f"{__name__}.RNG"]
     assert noted(Mission("careful", Careful), remembers()) == []
     assert noted(Mission("grows", Grows), lambda seen: 0) == []
+
+
+def test_processes_of_agents_in_which_something_lasts_serve_one_episode() -> None:
+    reports = [evaluate(WALK, Learned, episodes=4, plan=plan, agents="process") for plan in (0, 2)]
+    assert len({report.digest for report in reports}) == 1
+    assert [report.notes for report in reports] == [[], []]
 
 
 @pytest.mark.parametrize(("kind", "plan"), [(Here, 0), (Away, 2)])

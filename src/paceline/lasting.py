@@ -17,7 +17,7 @@ import random
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
@@ -59,6 +59,8 @@ class Lasting:
         self._weights: Counter[_Place] = Counter()
         self._told: set[str] = set()
         self._news: list[str] = []
+        self.has_changed = False
+        """Whether something has, other than a cache: then another process would not go on as this one does."""
 
     def meet(self, thing: Any) -> None:
         """Learns what is to be looked at of an environment or a policy."""
@@ -97,6 +99,12 @@ class Lasting:
         for text in self.news() if self._news else ():
             _log.warning(text, extra={"lasting": text})
 
+    def hear(self, news: Iterable[str]) -> None:
+        """Takes over what has been found in another process."""
+        new = [text for text in dict.fromkeys(news) if text not in self._told]
+        self._told.update(new)
+        self._news += new
+
     def look(self) -> None:
         """Looks, and compares with what was there before."""
         with self._lock:
@@ -104,16 +112,15 @@ class Lasting:
             for place, value in seen.items():
                 before = self._seen.get(place, value)
                 if not _is_kept(before, value):
-                    self._weights[place] += _OF_A_FILLING if _is_empty(before) else _ENOUGH
+                    fills = _is_empty(before)
+                    self.has_changed |= not fills or before[0] in (int, float)  # a number counts something
+                    self._weights[place] += _OF_A_FILLING if fills else _ENOUGH
                     if self._weights[place] >= _ENOUGH:
                         self._tell(*place)
             self._seen = seen
 
     def _tell(self, kind: ref[type] | None, name: str) -> None:
-        text = _sentence(name, is_variable=kind is None)
-        if text not in self._told:
-            self._told.add(text)
-            self._news.append(text)
+        self.hear([_sentence(name, is_variable=kind is None)])
 
     def _explore(self, root: Any) -> None:
         left = [root]
