@@ -4,7 +4,7 @@
 
 Results depend on the plan where such a thing changes in play: it follows from which episodes and envs share a process.
 Looked at is code of the user's own, and in it plain data and random generators; nothing is called. A value that was
-empty and is filled, and a dict that only gets more keys, are caches and not told.
+empty and is filled, a list or a set that only grows, and a dict whose values stay, are caches and not told.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import random
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 import numpy as np
 
@@ -32,9 +32,13 @@ from paceline.sources import is_own
 _INSTALLED = {"site-packages", "dist-packages"}
 _WRAPPED = ("env", "made", "aec_env", "par_env")
 """Where wrappers of environments keep what they wrap."""
-_MOST_ITEMS, _MOST_BYTES, _DEEPEST = 1000, 1 << 16, 4
+_MOST_ITEMS, _MOST_BYTES, _DEEPEST = 10_000, 1 << 16, 4
+"""Of one value, however nested; more of it makes it one that is not looked at. An array is looked at in samples."""
+_BYTES_OF_AN_ITEM = 64
 _PLAIN = (bool, int, str, bytes, complex, type(None), range)
 _OF_A_FILLING, _ENOUGH = 1, 2
+_Place = tuple[ref[type] | None, str]
+"""A class (None: a module), and the name of its attribute or variable."""
 _log = logging.getLogger("paceline.lasting")
 
 
@@ -48,23 +52,23 @@ class Lasting:
     def begin_anew(self) -> None:
         """Forgets everything: another run begins in this process."""
         self._met: WeakSet[Any] = WeakSet()
-        self._classes: dict[str, type] = {}
+        self._classes: dict[ref[type], str] = {}  # by the class itself: a factory makes several of one name
         self._variables: dict[str, tuple[Mapping[str, Any], str]] = {}
         self._plays, self._next, self._looks = 0, 1, False
-        self._seen: dict[str, Any] = {}  # name → value, as something that can be compared later
-        self._weights: Counter[str] = Counter()
+        self._seen: dict[_Place, Any] = {}  # where → value, as something that can be compared later
+        self._weights: Counter[_Place] = Counter()
         self._told: set[str] = set()
         self._news: list[str] = []
+        self.has_changed = False
+        """Whether something has, other than a cache: then another process would not go on as this one does."""
 
     def meet(self, thing: Any) -> None:
         """Learns what is to be looked at of an environment or a policy."""
         known = len(self._classes) + len(self._variables)
         try:
-            while thing is not None:
-                for part in _parts(thing):
+            for each in _layers(thing):
+                for part in _parts(each):
                     self._explore(part)
-                inside = getattr(thing, "__dict__", {})
-                thing = next((inside[name] for name in _WRAPPED if name in inside), None)
         except Exception:  # a user's object may be anything; what is not looked at is not told
             return
         if len(self._classes) + len(self._variables) > known:
@@ -95,21 +99,28 @@ class Lasting:
         for text in self.news() if self._news else ():
             _log.warning(text, extra={"lasting": text})
 
+    def hear(self, news: Iterable[str]) -> None:
+        """Takes over what has been found in another process."""
+        new = [text for text in dict.fromkeys(news) if text not in self._told]
+        self._told.update(new)
+        self._news += new
+
     def look(self) -> None:
         """Looks, and compares with what was there before."""
         with self._lock:
-            try:
-                seen = dict(self._values())
-            except RuntimeError:  # another thread has changed a container in the meantime
-                return
-            for name, value in seen.items():
-                before = self._seen.get(name, value)
-                if before != value and not _is_growth(before, value):
-                    self._weights[name] += _OF_A_FILLING if _is_empty(before) else _ENOUGH
-                    if self._weights[name] >= _ENOUGH and name not in self._told:
-                        self._told.add(name)
-                        self._news.append(_sentence(name, is_variable=name in self._variables))
+            seen = dict(self._values())
+            for place, value in seen.items():
+                before = self._seen.get(place, value)
+                if not _is_kept(before, value):
+                    fills = _is_empty(before)
+                    self.has_changed |= not fills or before[0] in (int, float)  # a number counts something
+                    self._weights[place] += _OF_A_FILLING if fills else _ENOUGH
+                    if self._weights[place] >= _ENOUGH:
+                        self._tell(*place)
             self._seen = seen
+
+    def _tell(self, kind: ref[type] | None, name: str) -> None:
+        self.hear([_sentence(name, is_variable=kind is None)])
 
     def _explore(self, root: Any) -> None:
         left = [root]
@@ -124,7 +135,8 @@ class Lasting:
             if isinstance(thing, FunctionType):
                 left += self._of_function(thing)
             else:
-                self._classes[f"{thing.__module__}.{thing.__qualname__}"] = thing
+                known = self._classes
+                known[ref(thing, lambda gone, known=known: known.pop(gone, None))] = _name_of(thing)
                 left += [part for value in list(vars(thing).values()) for part in _code_in(value)]
                 left += thing.__bases__
 
@@ -138,14 +150,14 @@ class Lasting:
         cells = [cell.cell_contents for cell in function.__closure__ or () if is_bound(cell)]
         return [part for value in [*used.values(), *cells] for part in _code_in(value)]
 
-    def _values(self) -> Iterator[tuple[str, Any]]:
-        for name, kind in list(self._classes.items()):
-            for attribute, value in list(vars(kind).items()):
-                if not attribute.startswith("__") and (plain := _plain(value)) is not None:
-                    yield f"{name}.{attribute}", plain
+    def _values(self) -> Iterator[tuple[_Place, Any]]:
+        for kind, name in list(self._classes.items()):
+            for attribute, value in list(vars(kind() or object).items()):
+                if not attribute.startswith("__") and (plain := _looked_at(value)) is not None:
+                    yield (kind, f"{name}.{attribute}"), plain
         for name, (variables, variable) in list(self._variables.items()):
-            if variable in variables and (plain := _plain(variables[variable])) is not None:
-                yield name, plain
+            if (plain := _looked_at(variables.get(variable, ...))) is not None:
+                yield (None, name), plain
 
 
 LASTING = Lasting()
@@ -169,6 +181,10 @@ class _Once(logging.Filter):
 _log.addFilter(_Once())
 
 
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
 def _sentence(name: str, *, is_variable: bool) -> str:
     what, who, where = (
         ("a variable of a module", "all code", "in an object, or in a closure")
@@ -182,6 +198,26 @@ def _sentence(name: str, *, is_variable: bool) -> str:
 
 
 # -- what leads where --------------------------------------------------------------------------------------
+
+
+def _layers(thing: Any) -> Iterator[Any]:
+    """A thing, what it wraps, what that wraps; each once, as wrappers may refer to each other."""
+    seen: set[int] = set()
+    while thing is not None and id(thing) not in seen:
+        seen.add(id(thing))
+        yield thing
+        thing = next((inside for name in _WRAPPED if (inside := _own_attribute(thing, name)) is not None), None)
+
+
+def _own_attribute(thing: Any, name: str) -> Any:
+    """An attribute of an instance, without a call of its code, and without its `__dict__`: when that is asked for,
+    Python makes a dict, and every later access to an attribute of the instance is slower."""
+    if hasattr(getattr(type(thing), name, None), "__get__"):
+        return None
+    try:
+        return object.__getattribute__(thing, name)
+    except AttributeError:
+        return None
 
 
 def _parts(thing: Any) -> list[Any]:
@@ -224,34 +260,61 @@ def _is_own(module: str) -> bool:
 # -- values ------------------------------------------------------------------------------------------------
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
-    """Something that equals itself as long as the value is the same; None: the value is no plain data."""
-    if type(value) in _PLAIN:
-        return type(value), value
-    if isinstance(value, float | np.generic | itertools.count):
-        return type(value), repr(value)  # NaN is the same as NaN
-    if isinstance(value, np.ndarray):
-        return None if value.dtype.hasobject else (value.shape, value.dtype.str, _sample(value))
-    if isinstance(value, random.Random):
-        return value.getstate()
-    if isinstance(value, np.random.Generator):
-        return _plain(value.bit_generator.state, depth)
-    if isinstance(value, np.random.RandomState):
-        return _plain(value.get_state(legacy=False), depth)
-    return _plain_container(value, depth + 1) if depth < _DEEPEST else None
+def _looked_at(value: Any) -> Any:
+    """Something that equals itself as long as the value is the same; None: the value is no plain data, or too large."""
+    try:
+        return _Look().plain(value)
+    except Exception:  # it may be anything, and another thread may change it in the meantime
+        return None
 
 
-def _plain_container(value: Any, depth: int) -> Any:
-    read: Callable[[Any], Any] = partial(_plain, depth=depth)
-    if type(value) is dict:
-        found = {key: read(value[key]) for key in list(value)[:_MOST_ITEMS] if type(key) in _PLAIN}
-        return None if None in found.values() or (value and not found) else found
-    if type(value) in (list, tuple, deque, set):
-        items = list(value)
-        parts = [read(each) for each in items[:: max(1, len(items) // _MOST_ITEMS)]]
-        if None not in parts:
-            return type(value), len(items), sorted(map(repr, parts)) if type(value) is set else parts
-    return None
+class _Look:
+    """A look at one value, as long as it has no more items than one may have."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_ITEMS
+
+    def plain(self, value: Any, depth: int = 0) -> Any:
+        """What the value holds; None: it is no plain data, or there is too much of it."""
+        if type(value) in _PLAIN:
+            return type(value), value
+        if isinstance(value, float | np.generic | itertools.count):
+            return type(value), repr(value)  # NaN is the same as NaN
+        if isinstance(value, np.ndarray):
+            return self._array(value)
+        if isinstance(value, random.Random):
+            state = value.getstate()
+            return state if self._affords(len(state[1])) else None
+        if isinstance(value, np.random.Generator):
+            return self.plain(value.bit_generator.state, depth)
+        if isinstance(value, np.random.RandomState):
+            return self.plain(value.get_state(legacy=False), depth)
+        return self._container(value, depth + 1) if depth < _DEEPEST else None
+
+    def _array(self, array: np.ndarray[Any, Any]) -> Any:
+        affordable = self._affords(min(array.nbytes, _MOST_BYTES) // _BYTES_OF_AN_ITEM)
+        return (array.shape, array.dtype.str, _sample(array)) if affordable and not array.dtype.hasobject else None
+
+    def _container(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind not in (dict, list, tuple, deque, set) or not self._affords(len(value)):
+            return None
+        keys = [key for key in list(value) if type(key) in _PLAIN] if kind is dict else ()
+        if value and kind is dict and not keys:
+            return None
+        parts = []
+        for each in map(value.__getitem__, keys) if kind is dict else list(value):
+            part = self.plain(each, depth)
+            if part is None:
+                return None
+            parts.append(part)
+        if kind is dict:
+            return dict(zip(keys, parts, strict=True))
+        return kind, frozenset(map(repr, parts)) if kind is set else parts
+
+    def _affords(self, items: int) -> bool:
+        self._left -= items
+        return self._left >= 0
 
 
 def _sample(array: np.ndarray[Any, Any]) -> bytes:
@@ -266,7 +329,11 @@ def _is_empty(plain: Any) -> bool:
     return plain[1] in (None, False, 0, "", b"", "0.0") or (plain[0] in (list, tuple, deque, set) and not plain[1])
 
 
-def _is_growth(before: Any, now: Any) -> bool:
-    """Whether a dict has what it had, and more."""
-    both = isinstance(before, dict) and isinstance(now, dict)
-    return both and all(now.get(key) == value for key, value in before.items())
+def _is_kept(before: Any, now: Any) -> bool:
+    """Whether a value is what it was, or is a list or a set that has grown, or a dict whose values are kept."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return all(_is_kept(value, now[key]) for key, value in before.items() if key in now)
+    if isinstance(before, dict) or isinstance(now, dict) or before[0] != now[0] or before[0] not in (list, set):
+        return bool(before == now)
+    was, has = before[1], now[1]
+    return bool(was <= has if before[0] is set else was == has[: len(was)])

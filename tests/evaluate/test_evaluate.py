@@ -150,6 +150,42 @@ def test_episodes_are_planned_as_they_are_played(plan: Any, options: dict[str, A
         assert report.episodes == sorted(report.episodes, key=lambda episode: (episode.mission, episode.index))
 
 
+class Trips(Counter):
+    """Raises when it is said to, in the first mission."""
+
+    now = False
+
+    def act(self, obs: Any) -> Any:
+        if Trips.now and self.first:
+            raise ArithmeticError("it trips")
+        return super().act(obs)
+
+    def __init__(self, seat: Any) -> None:
+        super().__init__(seat)
+        self.first = seat.mission == "meeting"
+
+
+def test_what_is_played_ahead_outlives_an_interrupt_of_a_run_that_may_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Begun by episode, "other/0" ends before "meeting/1"."""
+
+    def enough(episode: Episode, done: int, total: int) -> None:
+        if episode.name == "meeting/1":
+            raise KeyboardInterrupt
+
+    how: dict[str, Any] = {"on_error": "stop", "levels": ("missions", "agents"), "out": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        played(Trips, watcher=enough, **how)
+    assert [episode.name for episode in read_report(tmp_path).episodes] == ["meeting/0", "meeting/1", "other/0"]
+    monkeypatch.setattr(Trips, "now", True)
+    with pytest.warns(UserWarning, match="it trips"):
+        stopped = played(Trips, resume=True, **how)
+    assert [episode.name for episode in stopped.episodes] == ["meeting/0", "meeting/1", "meeting/2"]
+    monkeypatch.setattr(Trips, "now", False)
+    assert played(Trips, resume=True, **how).digest == played(Trips).digest
+
+
 def test_verify_plays_some_again() -> None:
     report = played(plan=2, verify=4)
     assert len(report.verified) == 4

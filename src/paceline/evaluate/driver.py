@@ -112,7 +112,8 @@ def evaluate(
         agents: Where the policies of an episode run: "auto", "off", "thread", "process", "batch", "gpu".
         on_error: What a failed episode means: "continue", "stop", or "retry".
         max_failures: Stop with so many. What is kept is what one process would have played: the episodes up to the last
-            of these failures, in the order of the plan; each is on disk when those before it are.
+            of these failures, in the order of the plan; each is on disk when those before it are, or when the run is
+            interrupted.
         episode_deadline: Seconds for one episode, after which its worker is killed.
         call_deadline: Seconds for one action, after which the policy's process is killed.
         action_limit: Seconds after which an action is recorded as late.
@@ -332,12 +333,26 @@ class Evaluation:
         store: Store | None,
     ) -> list[Job]:
         """Plays jobs, given in the order in which they are begun and in that of the plan. Returns those that failed."""
-        failed, last = list[Job](), self.care.last_failure
-        if last is None:
-            played = self._played(begun, most)
-        else:
-            stop = Stop(last)
-            played = stop.kept(planned, self._played(stop.needed(begun), most))
+        if self.care.last_failure is None:
+            return self._keep(self._played(begun, most), done, store)
+        stop = Stop(self.care.last_failure)
+        try:
+            failed = self._keep(stop.kept(planned, self._played(stop.needed(begun), most)), done, store)
+        except NotKept:
+            raise
+        except BaseException:  # an interrupt: a run that goes on from the disk need not play them again
+            for episode in stop.early if store is not None else ():
+                store.add(episode)
+            raise
+        for key in [key for key in done if not stop.is_needed(self.run.job(*key))]:
+            del done[key]  # an interrupted run has played it ahead
+        return failed
+
+    def _keep(
+        self, played: Iterable[tuple[Job, Played]], done: dict[tuple[str, int], Episode], store: Store | None
+    ) -> list[Job]:
+        """Keeps each episode when it is given. Returns the jobs that failed."""
+        failed = list[Job]()
         for job, (episode, notes) in played:
             done[self.run.key(job)] = episode
             self._note(notes)

@@ -45,6 +45,7 @@ class Recipe:
         limit: Seconds after which an action counts as late; None: never.
         noop_if_late: Whether the action that does nothing is taken in place of a late one.
         blackbox: The directory in which it is written down who is being asked; None: nowhere.
+        is_watched: Whether its process serves later episodes too, if nothing has changed there that lasts.
     """
 
     chairs: tuple[Chair, ...]
@@ -54,6 +55,7 @@ class Recipe:
     limit: float | None
     noop_if_late: bool = False
     blackbox: str | None = None
+    is_watched: bool = False
 
     def __call__(self) -> Mind:
         return Mind(self)
@@ -92,6 +94,9 @@ class Mind(OwnStreams):
         self._builder = Builder(self._player)
         self._batch: Batch | Joint | None = None
         self._policies: list[Any] = []
+        if recipe.is_watched:
+            LASTING.meet(self._player.factory)
+            LASTING.begin()  # what building changes, lasts too
         if recipe.rows:
             build = partial(self._builder.build, recipe.chairs[0].seat)
             self._batch = Batch(recipe.chairs, recipe.rows, recipe.lanes, recipe.seed, build)
@@ -101,6 +106,8 @@ class Mind(OwnStreams):
         if self._batch.can_be_saved if isinstance(self._batch, Batch) else all(map(_saves_itself, self._policies)):
             # Only then, because the engine takes a member that has these two for one that can be saved.
             self.snapshot, self.restore = self._save, self._go_on_from
+        if recipe.is_watched:
+            LASTING.begin()
 
     # -- its policies ----------------------------------------------------------------------------------------
 
@@ -242,6 +249,12 @@ class Mind(OwnStreams):
     def draws(self) -> bool:
         """Whether it has ever drawn from a process-wide generator; to be called as a read."""
         return self.streams() is not None
+
+    @staticmethod
+    def lasting() -> tuple[bool, list[str]]:
+        """Whether something has changed in this process that lasts, and the news of it; to be called as a read."""
+        LASTING.end()
+        return LASTING.has_changed, LASTING.news()
 
     def in_hand(self) -> Hashable:
         """Which chair it was answering for: asked after a failure."""

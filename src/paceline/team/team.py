@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from paceline.engine import Plan, Pool, Port, StoreKey, Trace, put_back, take
 from paceline.errors import CallTimeout, NotSendable, WorkerLost
+from paceline.lasting import LASTING
 from paceline.spaces import Shape, get_action, put_observation, shape_of
 from paceline.team import modes
 from paceline.team.blackbox import last_words
@@ -271,25 +272,28 @@ class Team:
     def _kept(self, make: Callable[[], Pool], mine: list[Recipe], given: dict[str, Any], how: object) -> Pool:
         """A pool of processes, which are kept for later episodes in this worker: minds are built anew in them."""
         key = ("agents", repr(how), self._trace is not None)
-        pool = take(key, make)
+        new: list[Pool] = []
+        pool = take(key, lambda: new.append(make()) or new[0])
         try:
-            pool.refill(mine, **given)
+            pool.refill([replace(recipe, is_watched=True) for recipe in mine], **given)
         except BaseException:
             pool.close()
             raise
-        self._stack.callback(self._put_back, key, pool)
+        self._stack.callback(self._put_back, key, pool, is_new=bool(new))
         return pool
 
-    def _put_back(self, key: StoreKey, pool: Pool) -> None:
-        """Ends the minds; after a failure their processes too."""
+    def _put_back(self, key: StoreKey, pool: Pool, is_new: bool) -> None:
+        """Ends the minds; after a failure their processes too, and where something has changed that would last."""
+        is_kept = False
         try:
-            if self._sound:
+            if self._sound and not _has_changed(pool, is_new):
                 pool.refill()
+                is_kept = True
         except BaseException:
             self._sound = False
             raise
         finally:
-            if self._sound:
+            if is_kept:
                 put_back(key, pool)
             else:
                 pool.close()
@@ -321,6 +325,14 @@ class Team:
                         "policy of its own"
                     )
                     self._notes.append((f"shared {player.name} {part.shared}", text))
+
+
+def _has_changed(pool: Pool, is_new: bool) -> bool:
+    """Whether the minds of a pool have changed what lasts in their processes. It is told only if these have served an
+    episode before: otherwise they end before it can matter."""
+    told = [each.answer for each in pool.call("lasting", outcomes=True, record=False).values() if each.ok]
+    LASTING.hear(text for _, news in told for text in news if not is_new)
+    return any(changed for changed, _ in told)
 
 
 def outcomes_of(step: Step, names: Iterable[Hashable]) -> dict[Hashable, Outcome]:
