@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -176,10 +177,6 @@ STRANGE = [
     ("../evil.py:World", "evil.py"),
     ("torch:/elsewhere/net.py:Net,weights=net.pt", "/elsewhere/net.py"),
     ("text:/elsewhere/words.py:Words", "/elsewhere/words.py"),
-    ("gym:antigravity:Env-v0", "antigravity"),
-    ("antigravity:Env-v0", "antigravity"),
-    ("pz:antigravity", "antigravity"),
-    ("pz:mine", "mine"),
     ("sb3:PPO,weights=/elsewhere/m.zip", "/elsewhere/m.zip"),
     ("sb3:PPO,weights=m.zip,trust=true", "trust=true"),
     ("sb3:PPO,weights=m.zip,kw.trust=true", "kw.trust=true"),
@@ -205,15 +202,70 @@ STRANGE = [
     (".venv/lib/site-packages/pkg/things.py:call", "things.py"),
     ("nowhere.at_all:X", "nothing is known"),
     ("http://127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1"),
-    ('[{"goal": "evil.P"}]', "evil.P"),
+    ("gym:CartPole-v1", "gym:CartPole-v1"),
+    ("evil.P-v1", "evil.P-v1"),
+    ("pz:evil", "pz:evil"),
+    ("mettagrid:evil", "mettagrid:evil"),
+    ("sub/gym:../mine.py:World", "gym:.."),
+    ("evilgym:P", "evilgym:P"),
+    ("gettext:translation", "gettext"),
+    ("paceline:torch:os:system", "os:system"),
+    ("a=gym:P", "a=gym:P"),
+    ("mine.v1.py:World", "its name is that of no module"),
+    ('{"a":1}', '{"a":1}'),
+    ("1.5", "1.5"),
+    ("class=0.0", "class=0.0"),
+    ("random,data=0", "data=0"),
+    ("random,data=null", "data=null"),
+    ("random,kw.class=false", "kw.class=false"),
+    ("sb3:PPO,weights=m.zip,trust=False", "trust=False"),
+    ("sb3:PPO,weights=~/m.zip", "m.zip"),
+    ("a\0b.py:P", "a\0b.py:P"),
+    (f"{'a' * 5000}.py:P", "aaa"),
+    ("random,kw.x=mine.py:World:2", "mine.py:World:2"),
+]
+STRANGE_MISSIONS = [
+    ("gym:antigravity:Env-v0", "antigravity"),
+    ("antigravity:Env-v0", "antigravity"),
+    ("antigravity:3", "would run antigravity:3"),
+    ("gym:mine.py", "gym:mine.py"),
+    ("gym:mission.yaml", "evil.Builder"),
+    ("pz:antigravity", "antigravity"),
+    ("pz:mine", "mine"),
+    ("pz:mine.py", "pz:mine.py"),
+    ("pz:run.evil", "pz:run.evil"),
+    ("pz:sub.mpe.x", "pz:sub.mpe.x"),
+    ("torch:save,obj=x,f=Makefile", "torch:save"),
+    ("paceline:train", "paceline:train"),
+    ("sb3:PPO", "sb3:PPO"),
+    ("text:mine.py:World", "text:mine.py:World"),
+    ("mine.py:World:2", "mine.py:World:2"),
+    ("mission.json", "evil.Builder"),
+    ("bytes.yaml", "evil.Builder"),
+    ("broken.yaml", "broken.yaml (it cannot be read)"),
+    ("~/mine.py:World,kw.data=null", "kw.data=null"),
 ]
 FINE = [
-    "forage,agents=2", "forage*", "random", "memory:3", "greedy:0.5,kw.depth=3", "gym:CartPole-v1", "CartPole-v1",
-    "ALE/Pong-v5", "mine.py:World:2", "mine:World", "torch:mine.py:World,weights=net.pt", "paceline:random",
-    "bandit,x=8",
-    "memory,cell=lstm,memory=128,hidden=64x32", "sb3:PPO,weights=m.zip,trust=false", "pz:mpe2.simple_spread_v3",
-    "pz:butterfly.pistonball_v6", "mettagrid:arena", "bundle", "dqn,hidden=16,lr=1e-3", '[{"goal": 0.5}, [1, "left"]]',
+    "random", "memory:3", "greedy:0.5,kw.depth=3", "mine.py:World:2", "mine:World",
+    "torch:mine.py:World,weights=net.pt",
+    "paceline:random", "bandit,x=8", "memory,cell=lstm,memory=128,hidden=64x32", "sb3:PPO,weights=m.zip,trust=false",
+    "bundle", "dqn,hidden=16,lr=1e-3", "~nouser9/x.py:P", "mine.py:World,kw.depth=0.5",
 ]  # fmt: skip
+FINE_MISSIONS = [
+    "forage,agents=2", "forage*", "gym:CartPole-v1", "CartPole-v1", "ALE/Pong-v5", "pz:mpe2.simple_spread_v3",
+    "pz:butterfly.pistonball_v6", "mettagrid:arena", "mine.py:World", "mine:World,length=5", "plain.yaml", "plain.json",
+]  # fmt: skip
+
+
+MISSIONS = {
+    "mission.yaml": "game: {map_builder: {type: evil.Builder}}",
+    "gym:mission.yaml": "{type: evil.Builder}",
+    "mission.json": '{\n\t"type": "evil.Builder"\n}',
+    "bytes.yaml": f"type: !!binary {base64.b64encode(b'evil.Builder').decode()}",
+    "broken.yaml": "{",
+    "plain.yaml": "game: {agents: 2}",
+    "plain.json": '{\n\t"game": 2\n}',
+}
 
 
 def a_run(path: Path, said: Any) -> Path:
@@ -221,37 +273,62 @@ def a_run(path: Path, said: Any) -> Path:
     (path / "run").mkdir()
     (path / "run" / "plan.json").write_text(json.dumps(checked(run)))
     (path / "mine.py").write_text("from os import popen\nclass World: ...\n")
-    (path / "mission.yaml").write_text("game: {map_builder: {type: evil.Builder}}\n")
+    for name, text in MISSIONS.items():
+        (path / name).write_text(text)
+    (path / "sub").mkdir()
     (path / "bundle").mkdir()
     for name in ("link", "7"):
         (path / name).symlink_to(path.parent / "elsewhere")
     return path / "run"
 
 
-@pytest.mark.parametrize(("word", "named"), STRANGE)
+@pytest.mark.parametrize(
+    ("key", "word", "named"),
+    [("policies", *each) for each in STRANGE] + [("missions", *each) for each in STRANGE_MISSIONS],
+)
 def test_what_is_not_of_this_directory_is_asked_about(
-    word: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    key: str, word: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = a_run(tmp_path, {"asked": {"missions": ["forage"], "policies": [word]}})
-    with pytest.raises(BadInput, match=r"would run .*--trust") as caught:
+    run = a_run(tmp_path, {"asked": {"missions": ["forage"], key: [word]}})
+    with pytest.raises(BadInput, match=r"(?s)would run .*--trust") as caught:
         check_trusted(run, False)
     assert named in str(caught.value)
     check_trusted(run, True)
 
 
-@pytest.mark.parametrize("word", FINE)
-def test_what_is_of_this_directory_or_ours_is_not(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    check_trusted(a_run(tmp_path, {"asked": {"missions": ["forage"], "policies": [word]}}), False)
-
-
-def test_a_number_behind_a_name_is_an_attribute_where_it_is_no_share(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("key", "word"), [("policies", each) for each in FINE] + [("missions", each) for each in FINE_MISSIONS]
+)
+def test_what_is_of_this_directory_or_ours_is_not(
+    key: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BadInput, match="would run antigravity:3"):
-        check_trusted(a_run(tmp_path, {"asked": {"missions": ["antigravity:3"]}}), False)
+    check_trusted(a_run(tmp_path, {"asked": {"missions": ["forage"], key: [word]}}), False)
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ({"train": {"settings": {"mission": {"../evil.py:P": 1}}}}, "evil.py"),
+        ({"meta": {"settings": {"env": {"run/evil.py:P": 1}}}}, "it came with the run"),
+        ({"train": {"settings": {"learners": {"agent_0": "../evil.py:P"}}}}, "evil.py"),
+        ({"collect": {"tasks": '[{"goal": "evil.P"}]'}}, "evil.P"),
+        ({"command": {"policy": "torch:mine.py:World"}}, "torch:mine.py:World"),
+        ({"asked": {"class": 0.0}}, "class=0.0"),
+        ({"asked": {"device": "cuda:0"}}, ""),
+        ({"asked": {"class": None, "trust": False}}, ""),
+        ({"collect": {"tasks": '[{"goal": 0.5}, [1, "left"]]'}}, ""),
+        ({"meta": {"settings": {"ppo": "lr=1e-3,epochs=2"}}}, ""),
+        ({"train": {"settings": {"learners": {"agent_0": "torch:mine.py:World", "agent_1": "greedy:3"}}}}, ""),
+    ],
+)
+def test_a_name_is_looked_at_as_its_reader_takes_it(
+    said: Any, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match=re.escape(named)) if named else nullcontext():
+        check_trusted(a_run(tmp_path, said), False)
 
 
 CONFIG = "custom_envs: {Words: {env_type: 'WORD', env_instruction: 'Say os:system.'}}\nother: os:system\n"
@@ -263,6 +340,10 @@ CONFIG = "custom_envs: {Words: {env_type: 'WORD', env_instruction: 'Say os:syste
         ({"config": "c.conf"}, CONFIG.replace("WORD", "/elsewhere/words.py:Words"), "/elsewhere/words.py"),
         ({"config": "c"}, CONFIG.replace("WORD", "mine.py:popen"), "mine.py:popen"),
         ({"config": "c.yaml"}, CONFIG.replace("'WORD'", "bandit, env_config: {data: x}"), "data=x"),
+        ({"config": "c.yaml"}, CONFIG.replace("'WORD'", "!!binary L2Vsc2V3aGVyZS5weTpX"), "elsewhere.py:W"),
+        ({"config": "c.yaml"}, "es_manager: {envs: ragen}", "ragen"),
+        ({"config": "c.yaml"}, "es_manager: {envs: paceline}", ""),
+        ({"config": "c.yaml"}, "[", "c.yaml (it cannot be read)"),
         ({"config": "/elsewhere/c.yaml"}, "", "/elsewhere/c.yaml"),
         ({"config": "run/c.yaml"}, "", "it came with the run"),
         ({"config": "c", "base_url": "http://evil:1/"}, "", "base_url=http://evil:1/"),
@@ -293,5 +374,5 @@ def test_a_run_that_is_not_known_does_not_say_where_files_are_looked_for(
     there = (run.parent / place).resolve()
     plan = {"identity": {}, "asked": {"missions": ["forage"]}, "directory": str(there)}
     (run / "plan.json").write_text(json.dumps(plan))
-    assert check_trusted(run, False) == (there if own else Path.cwd())
-    assert check_trusted(run, True) == (there if there.is_dir() else Path.cwd())
+    assert check_trusted(run, False)[1] == (there if own else Path.cwd())
+    assert check_trusted(run, True)[1] == (there if there.is_dir() else Path.cwd())

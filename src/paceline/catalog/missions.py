@@ -256,7 +256,7 @@ def _pettingzoo(name: str) -> str:
     """The module of an env: PettingZoo's own need no prefix, and its MPE envs live in mpe2 now."""
     if not name:
         raise BadInput("pz: alone names no env; write pz:family.name_vN, such as pz:mpe2.simple_spread_v3")
-    tried = dict.fromkeys([name, f"pettingzoo.{name}", name.replace("mpe.", "mpe2.", 1)])
+    tried = pettingzoo_modules(name)
     reason = ""
     for module in tried:
         try:
@@ -271,6 +271,11 @@ def _pettingzoo(name: str) -> str:
         f"there is no PettingZoo env {name!r}; tried {', '.join(tried)}{reason}: install its package, "
         "and write pz:family.name_vN"
     )
+
+
+def pettingzoo_modules(name: str) -> list[str]:
+    """The modules that may be meant by a name after `pz:`, in the order in which they are tried."""
+    return list(dict.fromkeys([name, f"pettingzoo.{name}", name.replace("mpe.", "mpe2.", 1)]))
 
 
 def _of_entry_point(point: Any) -> Mission:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +38,7 @@ def missions_of(given: Missions, *, apart: bool = False) -> tuple[Mission, ...]:
 
 def _items(given: Any) -> list[Any]:
     """What is given, one by one. What can play is one thing, though it may be iterable, as torch's Sequential is."""
-    one = isinstance(given, str | Mission | Player) or is_policy(given) or not isinstance(given, Iterable)
+    one = isinstance(given, str | Mission | Player | Mapping) or is_policy(given) or not isinstance(given, Iterable)
     return [given] if one else list(given)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from paceline.evaluate import evaluate
 from paceline.evaluate.given import chosen_device
 from paceline.evaluate.replacement import mixed
 from paceline.evaluate.run import Run
-from paceline.records import PLAN, read_plan
+from paceline.records import PLAN
 from paceline.run import Seconds, checked, options_of
 from paceline.team import Setting
 
@@ -79,21 +80,21 @@ class Asked:
         return Asked(**{**asdict(self), "device": chosen_device(self.device)})
 
 
-def asked_before(out: Path, given: dict[str, Any], home: Path) -> Asked:
-    """What a run on disk was asked; what is given now must not be something else, but for more episodes.
+def asked_before(out: Path, plan: Mapping[str, Any], given: Mapping[str, Any], home: Path) -> Asked:
+    """What a run on disk was asked, by its plan; what is given now must not be something else, but for more episodes.
 
     Files are found from `home`.
     """
-    plan = read_plan(out)
     if "asked" not in plan:
         raise BadInput(f"{out} was not begun by `paceline eval`, so it cannot be continued or played again here")
     if not isinstance(plan["asked"], dict) or not isinstance(plan.get("directory"), str):
         raise BadInput(f"{out / PLAN} is damaged: it does not say how the run was begun")
-    known = {**asdict(Asked()), **{name: plan["asked"][name] for name in asdict(Asked()) if name in plan["asked"]}}
+    before = {name: plan["asked"][name] for name in asdict(Asked()) if name in plan["asked"]}
+    known = asdict(validated(Asked, {**asdict(Asked()), **before}, out))
     for name, value in given.items():
         if name == "episodes" and value is not None and value > known[name]:
             known[name] = value  # it goes on beyond its end
         elif value not in (None, [], known[name]):
             raise BadInput(f"{out} was asked {name}={known[name]!r}, and now {value!r}: leave it away, or begin anew")
     os.chdir(home)
-    return validated(Asked, known, out)
+    return Asked(**known)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from paceline.collect import Collection, Collector, Recording
 from paceline.collect.task_sets import TASK_WORDS
 from paceline.engine import Plan, Trace
 from paceline.errors import BadInput, CallTimeout, RolloutsFailed, WorkerLost
-from paceline.records import read_plan
 
 _KEPT = "collect"  # not "asked" or "command": those are what `eval` and `rollout` can go on with
 _ROLLOUTS = 10  # if neither a number nor tasks are given
@@ -105,13 +104,12 @@ def _listed(text: str, what: str) -> list[Any]:
     return found
 
 
-def asked_before(run: Path, home: Path) -> Asked:
-    """What a run on disk was asked. Files are found from `home`.
+def asked_before(run: Path, plan: Mapping[str, Any], home: Path) -> Asked:
+    """What a run on disk was asked, by its plan. Files are found from `home`.
 
     Raises:
         BadInput: it was not begun from the command line.
     """
-    plan = read_plan(run)
     known, directory = plan.get(_KEPT), plan.get("directory")
     if not isinstance(known, dict) or not isinstance(directory, str):
         raise BadInput(

@@ -23,7 +23,7 @@ from paceline.evaluate.given import chosen_device
 from paceline.evaluate.statistics import summarize
 from paceline.meta import MetaTraining, meta
 from paceline.meta.references import NAMES
-from paceline.records import PLAN, begin_run, read_plan
+from paceline.records import PLAN, begin_run
 from paceline.report.board import MetaBoard
 from paceline.report.curves import can_draw, draw_returns
 
@@ -105,13 +105,12 @@ def _notes(name: str, file: Read) -> Iterator[str]:
         yield f"without effect in {name}, being for other learners or agents: {unused}"
 
 
-def asked_before(run: Path, flags: Mapping[str, Any], home: Path) -> MetaAsked:
-    """What a run on disk was asked. Files are found from `home`.
+def asked_before(run: Path, plan: Mapping[str, Any], flags: Mapping[str, Any], home: Path) -> MetaAsked:
+    """What a run on disk was asked, by its plan. Files are found from `home`.
 
     Raises:
         BadInput: the run does not say it, or something else is asked now.
     """
-    plan = read_plan(run)
     known, directory = plan.get(_KEPT), plan.get("directory")
     if not isinstance(known, dict) or not isinstance(directory, str):
         raise BadInput(f"{run} was not begun by `paceline meta`, so it cannot be continued here")

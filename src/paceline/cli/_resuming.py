@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from paceline.errors import BadInput
-from paceline.records import PLAN, read_plan
+from paceline.records import PLAN
 
 _KEPT = "command"  # not "asked": that is what `eval` can go on with
 _SECRET = "***"
@@ -48,15 +48,14 @@ def kept(given: Mapping[str, Any]) -> dict[str, Any]:
     return {_KEPT: {**given, "base_url": _without_secrets(_endpoint(given))}, "directory": os.getcwd()}
 
 
-def given_before(run: Path, given: Mapping[str, Any], home: Path) -> dict[str, Any]:
-    """What is given now, completed by what was given when the run was begun; files are found from `home`.
+def given_before(run: Path, plan: Mapping[str, Any], given: Mapping[str, Any], home: Path) -> dict[str, Any]:
+    """What is given now, completed by what a run's plan says; files are found from `home`.
 
     Whether the run is still the same is looked at later, as for everybody who goes on with one.
 
     Raises:
         BadInput: the run does not say it.
     """
-    plan = read_plan(run)
     before, directory = plan.get(_KEPT), plan.get("directory")
     if not isinstance(before, dict) or not isinstance(directory, str):
         raise BadInput(f"{run} does not say how it was begun: give CONFIG.yaml, and who plays, again")

@@ -13,6 +13,7 @@ from typing import Any, Self
 from paceline.cli._running import plan_of
 from paceline.engine import Plan, Pool
 from paceline.errors import BadInput
+from paceline.run import checked
 
 
 @dataclass(frozen=True)
@@ -50,15 +51,20 @@ class AskedOfTraining:
 
 
 def check_names(settings: Mapping[str, Any], job: Callable[..., Any]) -> None:
-    """Sees to it that settings are keywords of a job, and none of those that say how it is run.
+    """Sees to it that settings are keywords of a job, and none of those that say how it is run; and what is read of
+    them here, and names a world, is of its kind.
 
     Raises:
         BadInput: one is not.
     """
     if strange := sorted(settings.keys() - (signature(job).parameters.keys() - _NO_SETTINGS)):
         raise BadInput(f"{strange[0]!r} is no setting of a training")
+    for name, kind in _KINDS.items():
+        if name in settings:
+            checked(name, kind, settings[name])
 
 
+_KINDS = {"mission": str, "env": str, "seed": int}
 _NO_SETTINGS = frozenset({"plan", "out", "resume", "trust", "trace", "watcher", "recorder", "asked"})
 
 OfSeed = Callable[[Plan, Any, int], dict[str, Any]]

@@ -21,7 +21,7 @@ from paceline.cli._seeds import AskedOfTraining, check_names, each_seed
 from paceline.engine import Plan, Trace
 from paceline.errors import BadInput
 from paceline.evaluate.given import chosen_device
-from paceline.records import PLAN, begin_run, read_plan
+from paceline.records import PLAN, begin_run
 from paceline.report.board import Board
 from paceline.report.curves import can_draw, draw_agents
 from paceline.run import Options
@@ -75,15 +75,14 @@ def asked_now(given: Mapping[str, Any]) -> tuple[Asked, str | None]:
     return Asked(settings, **place, **beside), out
 
 
-def asked_before(run: Path, given: Mapping[str, Any], home: Path) -> Asked:
-    """What a run on disk was asked, where nothing else is given. Files are found from `home`.
+def asked_before(run: Path, plan: Mapping[str, Any], given: Mapping[str, Any], home: Path) -> Asked:
+    """What a run on disk was asked, by its plan, where nothing else is given. Files are found from `home`.
 
     Whether it is still the same run is looked at by `train`.
 
     Raises:
         BadInput: the run does not say it, or cannot go on with what is given.
     """
-    plan = read_plan(run)
     known, directory = plan.get(_KEPT), plan.get("directory")
     if not isinstance(known, dict) or not isinstance(directory, str):
         raise BadInput(f"{run} was not begun by `paceline train`, so it cannot be continued here")

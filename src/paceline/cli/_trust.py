@@ -14,13 +14,18 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from paceline.catalog.missions import pettingzoo_modules
+from paceline.catalog.words import share_of
 from paceline.checkpoints import PICKLES, strange_pickles
 from paceline.cli._running import whole
+from paceline.cli._terminal import harmless
 from paceline.errors import BadInput
 from paceline.options import value_of
 from paceline.records import plan_and_owner
@@ -33,26 +38,34 @@ _LOADING = ("trust", "normalize", "data", "class")  # options that load code or 
 _SENDING = ("base_url", "api_key_env")  # where to a key of the user's may go
 _PROSE = ("env_instruction", "action_sep")  # of a configuration of groups: what models are shown
 _FILES = ("weights", "config", "replays")  # keys whose values are paths, whatever they look like
-_NUMBERED = ("policies", "pool", "learners", "device")  # keys of names that may have a number: greedy:3, cuda:0
+_MISSIONS = ("missions", "mission", "env")  # keys of names that the loader of missions reads
+_POLICIES = ("policies", "pool", "learners", "policy")  # and that of policies
 _OF_GROUPS = ("es_manager", "custom_envs", "agent_proxy", "seed", "envs")  # of a configuration, what is read
 
-_KINDS = re.compile(r"(?:gym|torch|text|sb3|mettagrid|paceline):")
 _NAME = re.compile(r"[\w*?\[\]+-]+")
-_SHARE = re.compile(r"(?P<name>[\w-]+):\d+(\.\d+)?")
-_ID = re.compile(r"gym:(?:[\w-]+/)?[\w.-]+|(?:[\w-]+/)?[\w.-]+-v\d+")
+_OPTION = re.compile(r"[\w.]+")
+_DEVICE = re.compile(r"[a-z]+(?::\d+)?")
+_ID = re.compile(r"gym:(?:[\w-]+/)?[\w.-]+|(?:[\w-]+/)?[\w.-]+-v\d+|mettagrid:\w+")
+_FORMS = {"device": _DEVICE, **dict.fromkeys(_MISSIONS, _ID)}  # beside plain names, by key
 _PETTINGZOO = re.compile(r"pz:(?P<module>\w+(?:\.\w+)*)")
 _PETTINGZOOS = ("pettingzoo", "mpe2")
-_FILE = re.compile(r"(?P<file>[^\n:]+\.py)(?::(?P<attribute>\w+))?(?::\d+(?:\.\d+)?)?")
-_MODULE = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.\w+)*):(?P<attribute>\w+)(?::\d+(?:\.\d+)?)?")
+_FILE = re.compile(r"(?P<file>[^\n:]+\.py)(?::(?P<attribute>\w+))?")
+_MODULE = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.\w+)*):(?P<attribute>\w+)")
 _PATH = re.compile(r"[^\n]+\.(?:zip|ya?ml|json)")
+_RAGEN = "envs: ragen (what ragen.env is here)"
 _CHANGED = "(it has changed since the run was begun)"
 _OURS = Path(__file__).parents[1]
 _SHOWN = 9
+_LONG = 200  # characters of a word that is shown
 
 
-def check_trusted(run: Path, trusted: bool, *, changed: bool = False) -> Path:
-    """Looks at what a run names before anything of it is loaded. Gives the directory from which its files are looked
-    for: that of its beginning; this one if that is not there, or the run is not known and names one elsewhere.
+def check_trusted(run: Path, trusted: bool, *, changed: bool = False) -> tuple[dict[str, Any], Path]:
+    """Looks at what a run names before anything of it is loaded.
+
+    Returns:
+        Its plan, which is not read again: another one could be there by then. And the directory from which its files
+        are looked for: that of its beginning; this one if that is not there, or the run is not known and names one
+        elsewhere.
 
     Args:
         run: Its directory.
@@ -73,11 +86,15 @@ def check_trusted(run: Path, trusted: bool, *, changed: bool = False) -> Path:
         home = begun if begun in looks else here
     if home != begun:
         why = "elsewhere, and not by you" if begun in looks else "which is not there"
-        print(f"warning: {run} was begun in {begun}, {why}: files are looked for here", file=sys.stderr)
+        said = f"warning: {run} was begun in {begun}, {why}: files are looked for here"
+        print(harmless(said), file=sys.stderr)
     if trusted:
-        return home
+        return plan, home
     named = _named(plan)
-    found = [each for look in looks.values() for each in look.at(named)]
+    try:
+        found = [each for look in looks.values() for each in look.at(named)]
+    except RecursionError:
+        found = ["what is nested too deep to be looked at"]
     strange = [each for each in dict.fromkeys(found) if not own or each.endswith(_CHANGED)]
     strange += [f"{place / PICKLES} (pickles)" for place in _parts(run) if strange_pickles(place)]
     if strange:
@@ -87,14 +104,15 @@ def check_trusted(run: Path, trusted: bool, *, changed: bool = False) -> Path:
             f"{run} would run {', '.join(strange[:_SHOWN])}{more}{why}: look at it, and say --trust if you trust who "
             f"wrote it, or go to the directory that its files are in (this one is {here})"
         )
-    return home
+    return plan, home
 
 
 def _named(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a plan may name code; `rollout` only tells an endpoint its model's name."""
+    """What of a plan may name code; `rollout` only tells an endpoint its model's name, and has policies of text."""
     found = {key: value for key, value in plan.items() if key not in _NO_CODE}
     if isinstance(asked := found.get("command"), Mapping):
-        found["command"] = {key: value for key, value in asked.items() if key != "model"}
+        rest = {key: value for key, value in asked.items() if key not in ("model", "policy")}
+        found["command"] = {**rest, "text_policy": asked.get("policy")}
     return found
 
 
@@ -134,72 +152,112 @@ class _Look:
             value: Part of a plan.
             key: What it stands under.
         """
-        name = key.removeprefix("kw.")
-        if name in _LOADING + _SENDING and value not in (None, False):
+        if key in _LOADING + _SENDING and value is not None and value is not False:
             yield f"{key}={value if isinstance(value, str) else json.dumps(value, default=str)}"
-        elif name in _FILES and isinstance(value, str | int | float):  # 1 may be the name of a file, too
-            yield from self._at_file(str(value))
-            yield from self._in_config(str(value)) if name == "config" else ()
+        elif key in _FILES and isinstance(value, str | int | float):  # 1 may be the name of a file, too
+            yield from self._told(self._at_path, str(value), key)
         elif isinstance(value, str):
-            yield from self._at_text(value, name) if name not in _PROSE else ()
+            yield from self._told(self._at_text, value, key) if key not in _PROSE else ()
         elif isinstance(value, Mapping):
             for inner, each in value.items():
-                yield from self.at(each, str(inner))
+                yield from self._at_key(inner, key)
+                yield from self.at(each, key if key == "learners" and isinstance(each, str) else str(inner))
         elif isinstance(value, list | tuple):
             for each in value:
                 yield from self.at(each, key)
+        elif not isinstance(value, int | float | None):  # YAML has more kinds, which a reader may take for text
+            yield repr(value)[:_LONG]
 
-    def _in_config(self, name: str) -> Iterator[str]:
-        """What a configuration of groups names, whatever its file is called."""
+    def _told(self, look: Callable[[str, str], Iterator[str]], text: str, key: str) -> Iterator[str]:
+        """What cannot be looked at, such as a path that is too long, is asked about."""
         try:
-            content = read_yaml(self._home / name, "a configuration")
-        except BadInput:  # told when it is read
-            return
-        yield from self.at({part: content[part] for part in _OF_GROUPS if part in content})
+            yield from [*look(text, key)]
+        except (OSError, ValueError):
+            yield text[:_LONG]
+
+    def _at_key(self, inner: Any, key: str) -> Iterator[str]:
+        """A mapping may be taken for the list of its keys."""
+        if not isinstance(inner, str):
+            yield from self.at(inner)
+        elif key in _MISSIONS + _POLICIES or not _NAME.fullmatch(inner):
+            yield from self._told(self._at_text, inner, key)
+
+    def _at_path(self, text: str, key: str) -> Iterator[str]:
+        """A path is read as it is, and by some readers with `~` for a home."""
+        yield from self._at_file(text)
+        if text.startswith("~"):
+            with suppress(RuntimeError):
+                yield from self._at_file(str(Path(text).expanduser()))
+        if key == "config":
+            yield from self._in_file(text, _groups_in)
 
     def _at_text(self, text: str, key: str) -> Iterator[str]:
-        whole = value_of(text)  # tasks are a JSON list
-        if isinstance(whole, list | dict):
-            yield from self.at(whole, key)
+        if key == "envs" and text == "ragen":
+            yield _RAGEN
+        if key == "tasks" and isinstance(tasks := value_of(text), list | dict):
+            yield from self.at(tasks)
             return
-        first, *options = (word.strip() for word in text.split(","))
-        for word in (first, *options):
-            option, equals, value = word.partition("=")
-            if equals and re.fullmatch(r"[\w.]+", option):
-                yield from self.at(value_of(value), option)
-            else:
-                yield from self._at_word(word, key)
+        name, *options = (word.strip() for word in text.split(","))
+        if key == "ppo":
+            name, options = "", [name, *options]
+        yield from self._at_word(name, key)
+        for option in options:
+            yield from self._at_option(option)
+
+    def _at_option(self, word: str) -> Iterator[str]:
+        option, equals, text = word.partition("=")
+        name, value = option.removeprefix("kw."), value_of(text)
+        if not equals or not _OPTION.fullmatch(option):
+            yield from self._at_word(word, "")
+        elif name in _LOADING + _SENDING:
+            if (name, text) != ("trust", "false"):
+                yield word
+        elif name in _FILES:
+            yield from self._at_path(str(value), name)
+        elif isinstance(value, str):
+            yield from self._at_word(value, "")
+        else:
+            yield from self.at(value)
 
     def _at_word(self, word: str, key: str) -> Iterator[str]:
         """A name, without options. Whatever is a file is one, whatever it looks like."""
-        bare = _KINDS.sub("", word, count=1)
-        shared = _SHARE.fullmatch(bare) if key in _NUMBERED else None
-        name = shared["name"] if shared else bare
+        name = _without_kind(word) if key in _POLICIES else word
+        if not name:
+            return
         if file := _FILE.fullmatch(name):
             yield from self._at_file(file["file"])
             yield from self._at_attribute(self._home / file["file"], file["attribute"], name)
+        elif name.endswith(".py"):
+            yield word
         elif _PATH.fullmatch(name) or os.path.lexists(self._home / name) or os.path.lexists(name):
             yield from self._at_file(name)
             if name.endswith((".yaml", ".yml", ".json")):
-                yield from self._in_mission(name)
-        elif zoo := _PETTINGZOO.fullmatch(name):
+                yield from self._in_file(name, _mission_in)
+        elif key in _MISSIONS and (zoo := _PETTINGZOO.fullmatch(name)):
             yield from self._at_pettingzoo(name, zoo["module"])
+        elif _NAME.fullmatch(name) or ((form := _FORMS.get(key)) and form.fullmatch(name)):
+            return
         elif module := _MODULE.fullmatch(name):
-            yield from self._at_module(name, module["module"], module["attribute"])
-        elif not (_NAME.fullmatch(name) or _ID.fullmatch(word) or isinstance(value_of(name or "null"), float | None)):
+            yield from self._at_module(word, module["module"], module["attribute"])
+        else:
             yield word
 
-    def _in_mission(self, name: str) -> Iterator[str]:
-        """What a configuration of mettagrid names: it may have classes in it."""
-        try:
-            content = read_yaml(self._home / name, "a mission")  # JSON is YAML
-        except BadInput:  # told when it is read
+    def _in_file(self, name: str, read: Callable[[Path], Any]) -> Iterator[str]:
+        """What a file names. One that is not there is told when it is read."""
+        path = self._home / name
+        if not os.path.lexists(path):
             return
-        yield from self.at(content)
+        try:
+            content = read(path) if path.is_file() else None
+        except (BadInput, OSError, ValueError, RecursionError):
+            content = None
+        yield from self.at(content) if content is not None else [f"{path} (it cannot be read)"]
 
     def _at_file(self, name: str) -> Iterator[str]:
-        path = self._home / Path(name).expanduser()
+        path = self._home / name
         yield from self.at_place(path)
+        if path.suffix == ".py" and not path.stem.isidentifier():
+            yield f"{whole(path)} (its name is that of no module)"
         before = [digest for known, digest in self._known.items() if str(known).startswith(f"{path.name} of ")]
         if before and path.exists() and content_digest(path) not in before:
             yield f"{whole(path)} {_CHANGED}"
@@ -209,25 +267,46 @@ class _Look:
         if attribute is not None and path.is_file() and attribute not in _defined(path):
             yield f"{name} (not written in that file)"
 
-    def _at_pettingzoo(self, name: str, module: str) -> Iterator[str]:
-        first = module.partition(".")[0]
-        origin = _origin(first, self._places)
-        if origin is not None and not (first in _PETTINGZOOS and _is_installed(origin)):
-            yield f"{name} ({origin})"
+    def _at_pettingzoo(self, name: str, written: str) -> Iterator[str]:
+        for module in pettingzoo_modules(written):
+            ours = module.partition(".")[0] in _PETTINGZOOS
+            for origin in _origins(module, self._places):
+                if not ours or origin is None or not _is_installed(origin):
+                    yield f"{name} ({origin or 'a directory'})"
 
     def _at_module(self, name: str, module: str, attribute: str) -> Iterator[str]:
-        origin = _origin(module, self._places)
-        if origin is None:
+        found = _origins(module, self._places)
+        if len(found) <= module.count(".") or found[-1] is None:
             yield f"{name} (nothing is known of it here)"
-        elif origin.suffix != ".py" or _is_installed(origin):
-            yield f"{name} ({origin}, not in this directory)"
-        else:
-            yield from self._at_file(str(origin))
-            yield from self._at_attribute(origin, attribute, name)
+            return
+        for origin in found:
+            if origin is not None and (origin.suffix != ".py" or _is_installed(origin)):
+                yield f"{name} ({origin}, not in this directory)"
+            elif origin is not None:
+                yield from self._at_file(str(origin))
+        yield from self._at_attribute(found[-1], attribute, name)
 
     @property
     def _places(self) -> list[str]:
-        return [*sys.path, str(self._home), str(self._here)]
+        """Where modules are looked for once that is the current directory."""
+        return [*(place or str(self._home) for place in sys.path), str(self._home), str(self._here)]
+
+
+def _without_kind(word: str) -> str:
+    """The name of a policy without what its loader takes off."""
+    name = share_of(word)[0].removeprefix("paceline:")
+    return name.removeprefix("sb3:" if name.startswith("sb3:") else "torch:")
+
+
+def _groups_in(path: Path) -> Any:
+    """What is read of a configuration of groups, whatever its file is called."""
+    content = read_yaml(path, "a configuration")
+    return {part: content[part] for part in _OF_GROUPS if part in content}
+
+
+def _mission_in(path: Path) -> Any:
+    """What a configuration of mettagrid holds, which may name classes; or a list of tasks."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.suffix == ".json" else read_yaml(path, "a mission")
 
 
 def _defined(path: Path) -> set[str]:
@@ -247,19 +326,22 @@ def _is_installed(path: Path) -> bool:
     return bool({"site-packages", "dist-packages"} & set(path.parts)) or path.is_relative_to(sys.base_prefix)
 
 
-def _origin(module: str, places: Any) -> Path | None:
-    """Where a module is; nothing is imported to find it."""
-    found: Path | None = None
+def _origins(module: str, places: list[str]) -> list[Path | None]:
+    """Where the packages that a module is in are, and itself, as far as they are found; None: it has no file. Nothing
+    is imported to find it."""
+    found: list[Path | None] = []
     for end in range(module.count(".") + 1):
         name = ".".join(module.split(".")[: end + 1])
-        if name in sys.builtin_module_names:
-            return Path(sys.base_prefix) / name
-        try:
-            spec = PathFinder.find_spec(name, places)
-        except (ImportError, ValueError, OSError):
-            return found
-        if spec is None:
-            return found
-        found = whole(Path(spec.origin)) if spec.origin and os.sep in spec.origin else found
-        places = spec.submodule_search_locations or []
+        if (known := sys.modules.get(name)) is not None:
+            file, inside = getattr(known, "__file__", None), getattr(known, "__path__", None)
+        else:
+            try:
+                spec = PathFinder.find_spec(name, places) or (None if end else find_spec(name))
+            except (ImportError, ValueError, OSError):
+                spec = None
+            if spec is None:
+                break
+            file, inside = spec.origin, spec.submodule_search_locations
+        found.append(whole(Path(file)) if file is not None and os.sep in file else None)
+        places = [*(inside or ())]
     return found

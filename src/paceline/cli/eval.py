@@ -205,8 +205,8 @@ def evaluate(
         if resume is not None:
             # Before the directory is changed to the one in which the run was begun.
             resume, trace = whole(resume), trace and whole(trace)
-            home = check_trusted(resume, trust)
-            asked = asked_before(resume, given, home)
+            begun, home = check_trusted(resume, trust)
+            asked = asked_before(resume, begun, given, home)
         else:
             asked = Asked.of(given).settled()
         run = asked.run(asked.setting(parallel_policy, call_deadline), apart=untrusted)

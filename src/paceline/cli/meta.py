@@ -147,8 +147,8 @@ def meta(
             from paceline.cli._trust import check_trusted
 
             resume = whole(resume)
-            home = check_trusted(resume, trust)
-            asked = asked_before(resume, flags, home)
+            begun, home = check_trusted(resume, trust)
+            asked = asked_before(resume, begun, flags, home)
             where: Path | None = resume
         else:
             given = given_now(flags)

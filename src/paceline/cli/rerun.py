@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,25 +50,24 @@ def rerun(
     from paceline.cli._running import whole
     from paceline.cli._trust import check_trusted
     from paceline.collect.store import JOB
-    from paceline.records import read_plan
 
     directory = whole(directory)
-    home = check_trusted(directory, trust, changed=True)
-    collected = read_plan(directory).get("job") == JOB
-    return _rollout_again(directory, which, home) if collected else _episode_again(directory, which, home)
+    plan, home = check_trusted(directory, trust, changed=True)
+    again = _rollout_again if plan.get("job") == JOB else _episode_again
+    return again(directory, plan, which, home)
 
 
-def _rollout_again(directory: Path, index: str, home: Path) -> int:
+def _rollout_again(directory: Path, plan: Mapping[str, Any], index: str, home: Path) -> int:
     from paceline.cli._collecting import asked_before, replayed
     from paceline.collect.store import read_rollout
 
     before = read_rollout(directory, index)
-    asked = asked_before(directory, home)
+    asked = asked_before(directory, plan, home)
     now, files = replayed(asked, before)
     for name, rollout in (("on disk", before), ("now", now)):
         print(f"{name:8} {rollout.digest}  {_rollout(rollout)}")
     same = before.digest == now.digest
-    return _verdict(directory, [] if same else ["the digest differs"], now.failure, files)
+    return _verdict(plan, [] if same else ["the digest differs"], now.failure, files)
 
 
 def _rollout(rollout: Recording) -> str:
@@ -78,7 +78,7 @@ def _rollout(rollout: Recording) -> str:
     return f"{rollout.steps} steps, returns {shown}"
 
 
-def _episode_again(directory: Path, episode: str, home: Path) -> int:
+def _episode_again(directory: Path, plan: Mapping[str, Any], episode: str, home: Path) -> int:
     from paceline.cli._asking import asked_before
     from paceline.cli._failures import told
     from paceline.errors import NotSendable
@@ -86,7 +86,8 @@ def _episode_again(directory: Path, episode: str, home: Path) -> int:
     from paceline.evaluate import unlike
     from paceline.evaluate.sources import digests
 
-    asked, deadlines = asked_before(directory, {}, home), {"call": None, "episode": None, **_deadlines(directory)}
+    asked = asked_before(directory, plan, {}, home)
+    deadlines = {"call": None, "episode": None, **_deadlines(directory, plan)}
     run = asked.run(asked.setting("off" if deadlines["call"] is None else "process", deadlines["call"]))
     try:
         before, now = play_again(run, directory, episode, deadlines["episode"])
@@ -96,27 +97,29 @@ def _episode_again(directory: Path, episode: str, home: Path) -> int:
     for name, record in (("on disk", before), ("now", now)):
         what = told(record) if record.failure else f"{record.steps} steps, rewards {_rewards(record.rewards)}"
         print(f"{name:8} {record.digest}  {what}")
-    return _verdict(directory, unlike(before, now), now.failure, digests(run))
+    return _verdict(plan, unlike(before, now), now.failure, digests(run))
 
 
-def _deadlines(directory: Path) -> dict[str, Any]:
+def _deadlines(directory: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
     """The seconds that an episode, and a call, of the run may take; a run of an older release does not say."""
-    from paceline.records import read_plan
+    from paceline.errors import BadInput
     from paceline.run import Seconds, checked
 
-    found: dict[str, Any] = read_plan(directory).get("deadlines", {})
+    found = plan.get("deadlines", {})
+    if not isinstance(found, dict):
+        raise BadInput(f"{directory / 'plan.json'} is damaged: deadlines is {found!r:.60}; begin afresh elsewhere")
     for name, seconds in found.items():
         checked(f"the deadline {name!r} in {directory / 'plan.json'}", Seconds | None, seconds)
     return found
 
 
-def _verdict(directory: Path, unlike: list[str], failure: Failure | None, files: dict[str, str]) -> int:
+def _verdict(plan: Mapping[str, Any], unlike: list[str], failure: Failure | None, files: dict[str, str]) -> int:
     from paceline.cli._terminal import harmless
-    from paceline.records import changed, read_plan
+    from paceline.records import changed
 
     if failure is not None and failure.traceback:
         print(harmless(failure.traceback), file=sys.stderr)
-    for file in changed(read_plan(directory), files):
+    for file in changed(plan, files):
         print(f"{file} has changed since the run was begun")
     for difference in unlike[:_SHOWN]:
         print(difference)

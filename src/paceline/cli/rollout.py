@@ -184,9 +184,9 @@ def _completed(given: dict[str, Any], resume: Path | None, trust: bool) -> tuple
     if config is not None and (given["policy"] is not None or given["model"] is not None):
         return given, resume
     resume = whole(resume)  # before the directory is changed to the one in which the run was begun
-    home = check_trusted(resume, trust)
+    plan, home = check_trusted(resume, trust)
     config = None if config is None else str(whole(Path(config)))
-    return given_before(resume, {**given, "config": config}, home), resume
+    return given_before(resume, plan, {**given, "config": config}, home), resume
 
 
 def _asked(given: dict[str, Any]) -> Asked:

@@ -163,8 +163,8 @@ def train(
             from paceline.cli._trust import check_trusted
 
             resume = whole(resume)
-            home = check_trusted(resume, trust)
-            asked = asked_before(resume, given, home)
+            begun, home = check_trusted(resume, trust)
+            asked = asked_before(resume, begun, given, home)
             where: Path | None = resume
         else:
             asked, said = asked_now(given)
