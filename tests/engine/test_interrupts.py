@@ -22,6 +22,7 @@ import numpy as np
 import psutil
 import pytest
 from interrupting import Interrupting
+from interrupting import interrupted as interrupted_in
 from members import Interrupted, Ledger
 from waits import is_alive, until
 
@@ -503,7 +504,7 @@ def test_items_that_are_done_are_given_before_an_interrupt_is_raised(last: int) 
 
 
 class Stuck:
-    """Presses Ctrl-C, and does not come back until it is let go."""
+    """Is interrupted, and does not come back until it is let go."""
 
     go = threading.Event()
     inside = False
@@ -517,8 +518,7 @@ class Stuck:
 
     def hang(self) -> None:
         Stuck.inside = True
-        os.kill(os.getpid(), signal.SIGINT)
-        self.go.wait(20.0)
+        interrupted_in(partial(self.go.wait, 20.0))
         Stuck.inside = False
 
 

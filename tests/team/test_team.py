@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import threading
 import time
 from collections import Counter as Tally
@@ -18,6 +16,7 @@ import pytest
 from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as some
+from interrupting import interrupted
 from players import (
     CannotBeBuilt,
     Counter,
@@ -544,7 +543,7 @@ def test_who_cannot_be_asked_again_is_not_taken_for_who_draws() -> None:
 
 
 class Stuck:
-    """Draws from NumPy's own generator; then presses Ctrl-C, and does not come back until it is let go."""
+    """Draws from NumPy's own generator; then is interrupted, and does not come back until it is let go."""
 
     go = threading.Event()
     inside = False
@@ -557,8 +556,7 @@ class Stuck:
         self.calls += 1
         if self.calls == 3:
             Stuck.inside = True
-            os.kill(os.getpid(), signal.SIGINT)
-            self.go.wait(20.0)
+            interrupted(partial(self.go.wait, 20.0))
             Stuck.inside = False
         return 0
 
