@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -21,6 +22,7 @@ import numpy as np
 import psutil
 import pytest
 from interrupting import Interrupting
+from interrupting import interrupted as interrupted_in
 from members import Interrupted, Ledger
 from waits import is_alive, until
 
@@ -499,3 +501,49 @@ def test_items_that_are_done_are_given_before_an_interrupt_is_raised(last: int) 
             listen()
         assert seen == [(item, item) for item in range(last)]
         assert pool.map(partial(interrupted_at, -1), range(3)) == [0, 1, 2]
+
+
+class Stuck:
+    """Is interrupted, and does not come back until it is let go."""
+
+    go = threading.Event()
+    inside = False
+
+    def __init__(self, at_once: bool = False) -> None:
+        if at_once:
+            self.hang()
+
+    def draw(self) -> float:
+        return float(np.random.random())
+
+    def hang(self) -> None:
+        Stuck.inside = True
+        interrupted_in(partial(self.go.wait, 20.0))
+        Stuck.inside = False
+
+
+@pytest.mark.parametrize("way", ["built", "beside others", "alone"])
+def test_a_thread_that_hangs_holds_no_other_pool_up(way: str) -> None:
+    Stuck.go.clear()
+    outside = pickle.dumps(np.random.get_state())
+    with pytest.raises(KeyboardInterrupt):
+        hang(way)
+    try:
+        with threads([Stuck]) as pool:
+            pool.call("draw")
+            assert Stuck.inside
+    finally:
+        Stuck.go.set()
+    until(lambda: not Stuck.inside)
+    assert pickle.dumps(np.random.get_state()) == outside
+
+
+def hang(way: str) -> None:
+    with threads([partial(Stuck, way == "built")]) as pool:
+        if way == "alone":
+            pool.call("draw")
+        pool.call("hang")
+
+
+def threads(factories: list[Any]) -> Pool:
+    return Pool(factories, backend="thread", workers=1, draw_alone=True)

@@ -15,6 +15,7 @@ from members import Clock, Fault, LateDrawer, TwoArguments, Walker
 import paceline
 from paceline import Anew, Pool, Port
 from paceline.engine import HERE
+from paceline.engine.row_checks import RowChecks
 
 WALK = ({"move": ((), np.float64)}, {"place": ((4,), np.float64), "total": ((), np.float64)})
 ORDER = ({"order": ((), np.int64)}, {"out": ((), np.int64)})
@@ -44,6 +45,22 @@ def kill(pool: Pool, number: int) -> None:
 def reference(turns: int, members: int = 5) -> str:
     with Pool([partial(Walker, n) for n in range(members)]) as pool:
         return paceline.digest(walk(pool, turns))
+
+
+def check_of(*row: float) -> list[int]:
+    held = np.zeros((1, len(row)))
+    checks = RowChecks([held], [1])
+    for number in range(3):
+        held[0] = row
+        checks.keep(number)
+    return checks.checks(3)
+
+
+def test_checks_of_rows_tell_negated_numbers_and_small_ones_apart() -> None:
+    assert check_of(0.5, 1.5) != check_of(-0.5, -1.5)
+    luck = np.random.default_rng(1)
+    rows = {tuple(row) for row in luck.integers(-9, 10, size=(2000, 4)).astype(float).tolist()}
+    assert len({check_of(*row)[0] for row in rows}) == len(rows)
 
 
 def test_rows_are_written_in_place(backend: str) -> None:

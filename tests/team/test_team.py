@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import Counter as Tally
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as some
+from interrupting import interrupted
 from players import (
     CannotBeBuilt,
     Counter,
@@ -31,6 +33,7 @@ from players import (
     keeps_a_log,
     makes_rows,
 )
+from waits import until
 
 import paceline
 from paceline import Plan
@@ -537,3 +540,34 @@ def test_who_cannot_be_asked_again_is_not_taken_for_who_draws() -> None:
     with Team.seated(seats, players, [0, 1, 0, 1], setting, ("mission", 0)) as team:
         for _ in range(5):
             assert team.act(seen).keys() == seen.keys()
+
+
+class Stuck:
+    """Draws from NumPy's own generator; then is interrupted, and does not come back until it is let go."""
+
+    go = threading.Event()
+    inside = False
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def act(self, obs: Any) -> int:
+        np.random.random()
+        self.calls += 1
+        if self.calls == 3:
+            Stuck.inside = True
+            interrupted(partial(self.go.wait, 20.0))
+            Stuck.inside = False
+        return 0
+
+
+def test_a_policy_that_hangs_on_a_thread_is_not_asked_for_notes_and_holds_no_other_run_up() -> None:
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            played(Stuck, Mission("meeting", partial(Meeting, agents=1)), agents="thread")
+        assert Stuck.inside
+        assert played(Says, agents="thread").episodes[0].failure is None
+        assert Stuck.inside
+    finally:
+        Stuck.go.set()
+    until(lambda: not Stuck.inside)

@@ -173,10 +173,14 @@ class Swapping:
                     SWAPPED_IN.pop()
                 if before:
                     homeless = self._learn(streams, name, keep, loaded, before)
-                GENERATORS.restore(outside)
+                self._leave(outside)
                 self.outside_peek = ()  # the same state need not lie in memory as it did
             if homeless and not passing:
                 raise Stale  # torch was imported and drawn from in this very call, before it had a stream
+
+    def _leave(self, outside: dict[str, Any]) -> None:
+        """Puts the states outside back after a swapped call."""
+        GENERATORS.restore(outside)
 
     @staticmethod
     def _learn(streams: Streams, name: str, keep: bool, loaded: dict[str, Any], before: tuple[object, ...]) -> bool:
@@ -258,5 +262,28 @@ def on_a_worker_thread() -> bool:
     return threading.get_ident() in IN_FLIGHT or on_a_crowds_thread()
 
 
-BUILDING = threading.Lock()
+class Building:
+    """Held by one thread at a time, until it leaves or is given up."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._thread: int | None = None
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._thread is None)
+            self._thread = threading.get_ident()
+
+    def __exit__(self, *_: object) -> None:
+        self.forget(threading.get_ident())
+
+    def forget(self, thread: int | None) -> None:
+        """A thread has left, or nobody waits for it any more."""
+        with self._changed:
+            if self._thread == thread:
+                self._thread = None
+                self._changed.notify_all()
+
+
+BUILDING = Building()
 """Members on threads are built one at a time: libraries are seldom safe in their constructors."""

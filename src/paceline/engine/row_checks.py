@@ -3,6 +3,7 @@
 after a round ──► keep: a copy of the rows ──► after a few dozen: checks, of all rows at once ──► the journals
 
 A check is the sum, modulo 2⁶⁴, of the words in an item's rows, each times an odd number of its round, array and place.
+Words have 32 bits at most: of two that differ in their 64th bit alone, as negated floats do, the sum would be the same.
 Many rounds are folded at once, because the dozen calls of NumPy that it takes are as long as a step of two small envs.
 """
 
@@ -116,8 +117,8 @@ def _room(
 
 
 def _widest(width: int) -> np.dtype[Any]:
-    """The widest word of which so many bytes are a multiple."""
-    return np.dtype(f"u{next(size for size in (8, 4, 2, 1) if width % size == 0)}")
+    """The widest word, of 32 bits at most, of which so many bytes are a multiple."""
+    return np.dtype(f"u{next(size for size in (4, 2, 1) if width % size == 0)}")
 
 
 def _sample(array: Array, rows: int) -> Array:

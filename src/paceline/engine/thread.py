@@ -106,6 +106,7 @@ class ThreadWorker:
         """Lets the thread end after the call in hand; nobody waits for it, and it says nothing of it any more."""
         self._host.retired = True
         ROOM.forget(self._thread.ident)
+        BUILDING.forget(self._thread.ident)
         self._inbox.put(None)
 
     def say_goodbye(self) -> None:
@@ -113,7 +114,9 @@ class ThreadWorker:
         self._inbox.put(None)
 
     def close(self, grace: float) -> None:
-        self._thread.join(grace)  # a thread that does not come back is a daemon: it ends with the process
+        self._thread.join(grace)
+        if self._thread.is_alive():  # it does not come back; as a daemon it ends with the process
+            self.abandon()
 
     def _run(self) -> None:
         while (request := self._inbox.get()) is not None:

@@ -46,9 +46,13 @@ class Room:
             self.forget(threading.get_ident())
 
     def forget(self, thread: int | None) -> None:
-        """A thread that was beside others has left, or nobody waits for it any more."""
+        """A thread that was beside others has left, or nobody waits for it any more, even if it is alone here."""
         with self._changed:
-            if thread in self._beside:
+            if thread is not None and self._alone == thread:
+                GENERATORS.restore(self._outside)
+                self._alone, self._peek = None, ()
+                self._changed.notify_all()
+            elif thread in self._beside:
                 self._beside.remove(thread)
                 if not self._beside:
                     if GENERATORS.touched(self._peek):
@@ -64,17 +68,25 @@ class Room:
             return
         with self._changed:
             self._changed.wait_for(lambda: self._alone is None and not self._beside)
+            self._outside, self._peek = GENERATORS.save(), ()
             self._alone = threading.get_ident()
         try:
             yield
         finally:
             with self._changed:
-                self._alone = None
-                self._changed.notify_all()
+                if self.is_mine:  # else it was given up meanwhile
+                    self._alone = None
+                    self._changed.notify_all()
 
 
 ROOM = Room()
 """The one room of this process, as its generators are."""
+
+
+class _InTurn(Swapping):
+    def _leave(self, outside: dict[str, Any]) -> None:
+        if ROOM.is_mine:  # else it was given up meanwhile, and the generators are another's
+            super()._leave(outside)
 
 
 class Turns(Refusing):
@@ -88,7 +100,7 @@ class Turns(Refusing):
     def __init__(self, careful: bool = False) -> None:
         super().__init__()
         self._careful = careful
-        self._swapping = Swapping()
+        self._swapping = _InTurn()
 
     def run(self, streams: Streams, name: str, function: Callable[..., Any], args: Any, keep: bool = True) -> Any:
         """Runs one call of a member.

@@ -361,6 +361,7 @@ class _Home:
         self._talkers = by_rows.pop(None, [])
         self._tables = [_Table(pool, mine, members, *shapes) for shapes, members in by_rows.items() if shapes]
         self._handle: Any = None
+        self._asking = False  # and if nobody collects it, we were interrupted
 
     @property
     def decided(self) -> bool:
@@ -368,9 +369,9 @@ class _Home:
         return not self.pool.plan.why.startswith("measuring")
 
     def notes(self) -> list[tuple[str, str]]:
-        """Which policies were asked one at a time, though their minds have a thread each."""
-        asked = self._handle is not None or any(table.is_waited_for for table in self._tables)  # it was interrupted
-        if asked or self.pool.place != "thread" or all(event.kind != "isolated" for event in self.pool.events):
+        """Which policies were asked one at a time, though their minds have a thread each. Minds that were interrupted
+        are not asked: one that hangs would be built anew for it."""
+        if self._asking or self.pool.place != "thread" or all(event.kind != "isolated" for event in self.pool.events):
             return []
         told = self.pool.call("draws", outcomes=True, record=False)
         drawing = dict.fromkeys(self.recipes[n].chairs[0].player.name for n, told in told.items() if told.answer)
@@ -385,6 +386,7 @@ class _Home:
         ]
 
     def post(self, observations: Mapping[Any, Any]) -> None:
+        self._asking = True
         for table in self._tables:
             table.post(observations)
         if self._talkers:
@@ -402,6 +404,7 @@ class _Home:
             number = self._member.get(name)
             if number is not None:
                 calls.setdefault(number, ({},))[0][name] = argument
+        self._asking |= bool(calls)
         return self.pool.post(method, calls) if calls else None
 
     def collect_call(self, handle: Any, answers: dict[Hashable, Any]) -> list[Mishap]:
@@ -409,6 +412,7 @@ class _Home:
         if handle is None:
             return []
         handle.finish()
+        self._asking = False
         failed: dict[int, BaseException] = {}
         for number, outcome in handle.outcomes().items():
             if outcome.error is not None:
@@ -435,6 +439,7 @@ class _Home:
                 extras.update(beside)
                 _add(late, slow)
             self._handle = None
+        self._asking = False
         return [self._mishap(number, error) for number, error in failed.items()]
 
     def _mishap(self, number: int, error: BaseException) -> Mishap:
@@ -470,11 +475,6 @@ class _Table:
         self._row = {name: (row, number) for row, (number, name) in enumerate(names)}
         self._everyone = len(members)
         self._asked: list[tuple[Hashable, int, int]] = []
-
-    @property
-    def is_waited_for(self) -> bool:
-        """Whether rows have been posted and not been fetched."""
-        return self._port.outstanding > 0
 
     def post(self, observations: Mapping[Any, Any]) -> None:
         port, rows = self._port, self._port.inputs["observations"]
