@@ -258,11 +258,14 @@ class Collection:
             BadInput: there is no such file, it is another kind of file, or its content is not what its digest says.
         """
         about, jobs, played = read_archive(Path(path))
-        found = cls(jobs, played, episodes=about["episodes"], iteration=about["iteration"], notes=about["notes"])
-        if found.digest != about["digest"]:
-            raise BadInput(
-                f"{path} is damaged: its content has the digest {found.digest[:12]}…, not {about['digest'][:12]}…"
-            )
+        try:
+            episodes, iteration, notes = int(about["episodes"]), about["iteration"], about["notes"]
+            found = cls(jobs, played, episodes=episodes, iteration=iteration, notes=notes)
+            digest, was = found.digest, str(about["digest"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BadInput(f"{path} holds no collection, or is damaged: {error}") from error
+        if digest != was:
+            raise BadInput(f"{path} is damaged: its content has the digest {digest[:12]}…, not {was[:12]}…")
         return found
 
 
