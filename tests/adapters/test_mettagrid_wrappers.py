@@ -59,7 +59,7 @@ from paceline.adapters.mettagrid.wrappers import (
     PerAgentThreadWrapper,
     WrappedMultiAgentPolicy,
 )
-from paceline.adapters.mettagrid.wrappers.group import LiveGroup, _Small
+from paceline.adapters.mettagrid.wrappers.group import LiveGroup, _Small, _tell_of_copies
 from paceline.errors import BadInput, Closed, NotSendable, SharedRandomness
 
 COGS, STEPS = 4, 120
@@ -512,6 +512,12 @@ def test_what_cannot_be_saved_is_not_tried_in_every_step() -> None:
     assert (len(tried), group.goes_back) == (1, False)
     with pytest.raises(OverflowError, match="too much to be kept"):
         _Small().write(bytes(1 << 20))
+
+
+def test_that_an_agent_was_put_back_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    _tell_of_copies.cache_clear()
+    drawn(LateDrawing, "thread")
+    assert caplog.text.count("a LateDrawingAgent was put back") == 1
 
 
 def test_a_batch_of_one_after_another_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
