@@ -59,6 +59,7 @@ from paceline.adapters.mettagrid.wrappers import (
     PerAgentThreadWrapper,
     WrappedMultiAgentPolicy,
 )
+from paceline.adapters.mettagrid.wrappers.group import LiveGroup, _Small, _tell_of_copies
 from paceline.errors import BadInput, Closed, NotSendable, SharedRandomness
 
 COGS, STEPS = 4, 120
@@ -493,6 +494,30 @@ def test_agents_that_draw_are_told_once(caplog: pytest.LogCaptureFixture) -> Non
 def test_who_draws_late_on_threads_and_cannot_be_put_back_is_the_named_error() -> None:
     with pytest.raises(SharedRandomness, match=r"LateAndLockedAgent has drawn .* use PerAgentProcessWrapper"):
         drawn(LateAndLocked, "thread")
+
+
+def test_what_cannot_be_saved_is_not_tried_in_every_step() -> None:
+    tried: list[int] = []
+
+    class Tries:
+        def __reduce__(self) -> Any:
+            tried.append(1)
+            raise TypeError("cannot pickle this")
+
+    agent = LateDrawing(INTERFACE).agent_policy(0)
+    agent.held = Tries()  # type: ignore[attr-defined]
+    group = LiveGroup(None, [agent])
+    for _ in range(3):
+        group.reset(0)
+    assert (len(tried), group.goes_back) == (1, False)
+    with pytest.raises(OverflowError, match="too much to be kept"):
+        _Small().write(bytes(1 << 20))
+
+
+def test_that_an_agent_was_put_back_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    _tell_of_copies.cache_clear()
+    drawn(LateDrawing, "thread")
+    assert caplog.text.count("a LateDrawingAgent was put back") == 1
 
 
 def test_a_batch_of_one_after_another_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

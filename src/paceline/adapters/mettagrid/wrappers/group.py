@@ -6,8 +6,10 @@ rows ──► Reader ──► AgentPolicy.step, one agent after another ──
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any
 
 import cloudpickle
@@ -28,6 +30,7 @@ Asked = tuple[int, int, bytes, tuple[Any, ...]]
 Answer = tuple[Action, dict[str, Any]]
 """An action, and the infos that its policy had right after it."""
 
+_log = logging.getLogger("paceline")
 _NO_TOKEN = b"\xff\xff\xff"  # the row after the last token
 _MOST_SAVED = 1 << 16  # bytes
 _LONG = 1000  # calls after which a rebuild should not have to run all of them again
@@ -157,7 +160,8 @@ class LiveGroup(Group):
 
     def __init__(self, parent: MultiAgentPolicy | None, agents: Iterable[AgentPolicy]) -> None:
         super().__init__(parent, agents)
-        self._lone = len(self.agents) == 1  # its agents, one after another episode by episode, share nothing
+        self._lone = len(self.agents) == 1  # its agents, one after another episode by episode, share nothing; and none
+        # has been met that cannot be saved
         self._run = 0  # how often it has been called
         self._before: Saved | None = None
         self._drew = False  # it, or somebody beside it on another thread
@@ -172,6 +176,7 @@ class LiveGroup(Group):
         try:
             return Saved(self.agents[place], self.parent) if self._lone and place is not None else None
         except Exception:
+            self._lone = False  # it is not tried again in every step
             return None
 
     def begin(self) -> Any:
@@ -312,7 +317,7 @@ class _Small(io.BytesIO):
     """A file that takes little: it is written in every step."""
 
     def write(self, data: Any) -> int:
-        if self.tell() > _MOST_SAVED:
+        if self.tell() + memoryview(data).nbytes > _MOST_SAVED:
             raise OverflowError("too much to be kept in every step")
         return super().write(data)
 
@@ -337,6 +342,17 @@ class Saved:
         was = KeepingUnpickler(io.BytesIO(self._pickle), self._kept).load()
         vars(self._agent).clear()
         vars(self._agent).update(was)
+        _tell_of_copies(type(self._agent))
+
+
+@cache
+def _tell_of_copies(kind: type) -> None:
+    _log.warning(
+        "a %s was put back to where it was before its step, as agents beside each other on threads have drawn from a "
+        "process-wide random generator: its attributes are copies now, and what the caller holds of the old ones does "
+        "not follow it. Give agents generators of their own (numpy.random.default_rng)",
+        kind.__name__,
+    )
 
 
 def _stepped(policy: AgentPolicy, obs: AgentObservation) -> Answer:
