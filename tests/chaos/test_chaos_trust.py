@@ -64,6 +64,13 @@ class Attack:
         plan["directory"] = changes.get("directory", str(self.home))
         (self.run / "plan.json").write_text(json.dumps(checked(plan)))
 
+    def file(self, name: str) -> str:
+        """Another file with his code, from the directory in which the user is."""
+        path = Path.cwd() / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(self.home / f"{self.module}.py", path)
+        return name
+
     def bundle(self, name: str) -> str:
         """A bundle of mettagrid whose class is the attacker's."""
         shutil.copytree(self.home, self.home / name, ignore=lambda *_: ["run", "mark"])
@@ -119,7 +126,16 @@ NAMES: dict[str, Callable[[Attack], str]] = {
         f"paceline.catalog.loading:load_file,path={attack.module}.py,target=x"
     ),
 }
-ENVS = {
+IN_THE_RUN: dict[str, tuple[str, Callable[[Attack], str]]] = {
+    "a kind inside of a word": ("theirs", lambda attack: attack.file("run/gym:../x.py") + ":make"),
+    "a kind behind a name": ("theirs/run", lambda attack: attack.file("evilgym.py")[:-3] + ":make"),
+    "a file whose name is JSON": ("theirs/run", lambda attack: attack.file('{"a".py')[:-3] + ":1}"),
+    "an option for a name": ("theirs/run", lambda attack: attack.file("a=gym.py")[:-3] + ":P"),
+    "an option that is a number": ("theirs/run", lambda attack: "class=" + attack.file("0.py")[:-2] + "0"),
+    "a package without a file": ("theirs", lambda attack: "pz:" + attack.file("run/x.py")[:-3].replace("/", ".")),
+    "a module of PettingZoo": ("theirs/run", lambda attack: "pz:" + attack.file("evil_z.py")[:-3]),
+}
+ENVS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "eval": lambda name: {"asked": {"missions": [name]}},
     "collect": lambda name: {"collect": {"env": name}},
     "train": lambda name: {"train": {"settings": {"mission": name, "epochs": 2}}},
@@ -135,6 +151,67 @@ def test_a_world_is_code(attack: Callable[[str], Attack], kind: str, words: tupl
     mine = attack(kind)
     mine.plan(**ENVS[kind](NAMES[named](mine)))
     asked(mine, *words)
+
+
+@pytest.mark.parametrize("named", IN_THE_RUN)
+@pytest.mark.parametrize("key", ["missions", "policies"])
+def test_what_lies_in_a_run_is_code_in_whatever_words(
+    attack: Callable[[str], Attack], key: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the user has gone there, or to the directory above it, and modules are found."""
+    mine, (place, name) = attack("eval"), IN_THE_RUN[named]
+    monkeypatch.chdir(mine.home.parent / place)
+    monkeypatch.syspath_prepend("")
+    mine.plan(asked={key: [name(mine)]}, directory=str(Path.cwd()))
+    code, page = called("rerun", str(mine.run), "forage,agents=2/1")
+    assert (code, "Traceback" in page) == (2, False), page
+    assert not mine.mark.exists()
+
+
+@pytest.mark.parametrize("kind", ["train", "meta"])
+def test_a_mapping_is_looked_at_with_its_keys(attack: Callable[[str], Attack], kind: str) -> None:
+    mine = attack(kind)
+    mine.plan(**ENVS[kind]({f"{mine.home / mine.module}.py:make": 1}))
+    code, page = called(kind, "--resume", str(mine.run), "-j", "0")
+    assert (code, "Traceback" in page) == (2, False), page
+    assert not mine.mark.exists()
+
+
+def test_a_module_that_is_installed_is_no_world(attack: Callable[[str], Attack]) -> None:
+    """It is called with the options that the plan says, and may write files."""
+    mine = attack("eval")
+    Path("Makefile").write_text("all:")
+    mine.plan(asked={"missions": ["torch:save,obj=boo,f=Makefile"]}, directory=str(Path.cwd()))
+    asked(mine, *READERS["eval"][0])
+    assert Path("Makefile").read_text() == "all:"
+
+
+@pytest.mark.parametrize("kind", ["eval", "collect", "train", "meta", "rollout"])
+def test_the_plan_that_was_looked_at_is_gone_on_with(
+    attack: Callable[[str], Attack], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one is put in its place as soon as it is read."""
+    mine = attack(kind)
+    monkeypatch.chdir(mine.home)
+    mine.plan()
+    harmless = (mine.run / "plan.json").read_text()
+    name = mine.file("run/evil_late.py") + ":make"
+    mine.plan(**(ENVS[kind](name) if kind in ENVS else {"command": {"policy": name}}))
+    (mine.run / "plan.json").replace(mine.home / "evil.json")
+    (mine.run / "plan.json").write_text(harmless)
+    read = Path.read_text
+
+    def exchanged(path: Path, *args: Any, **kwargs: Any) -> str:
+        text = read(path, *args, **kwargs)
+        if path.name == "plan.json" and (mine.home / "evil.json").exists():
+            (mine.home / "evil.json").replace(path)
+        return text
+
+    monkeypatch.setattr(Path, "read_text", exchanged)
+    _, page = called(*(str(mine.run) if word == "RUN" else word for word in READERS[kind][-1 if kind != "eval" else 1]))
+    assert "Traceback" not in page
+    assert not (mine.home / "evil.json").exists()
+    assert not mine.mark.exists()
 
 
 POLICIES: dict[str, Callable[[Attack], str]] = {
@@ -182,6 +259,41 @@ def test_a_configuration_names_code_whatever_it_is_called(attack: Callable[[str]
         (place / config).write_text(evil)
         mine.plan(command={"config": str(place / config)})
         asked(mine, *READERS["rollout"][0])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("env_type: bandit", "env_type: !!binary {}"), ("format_penalty: -0.1", "envs: ragen")],
+    ids=["bytes for text", "registries of ragen"],
+)
+def test_a_configuration_of_ones_own_directory_is_looked_at(
+    attack: Callable[[str], Attack], old: str, new: str
+) -> None:
+    """What its reader makes of it counts."""
+    mine = attack("rollout")
+    text = (mine.home / "config.yaml").read_text()
+    word = base64.b64encode(f"{mine.home / mine.module}.py:make".encode()).decode()
+    Path("config.yaml").write_text(text.replace(old, new.format(word)))
+    Path("ragen").mkdir()
+    mine.file("ragen/env.py")
+    mine.plan(command={"config": "config.yaml"}, directory=str(Path.cwd()))
+    asked(mine, *READERS["rollout"][0])
+
+
+def test_a_mission_of_json_is_read_as_json(attack: Callable[[str], Attack]) -> None:
+    """Tabs are no YAML."""
+    mine = attack("eval")
+    mission = {"game": {"map_builder": {"type": f"{mine.module}.P"}}}
+    Path("mission.json").write_text(json.dumps(mission, indent="\t"))
+    mine.plan(asked={"missions": ["mission.json"]}, directory=str(Path.cwd()))
+    asked(mine, *READERS["eval"][0])
+
+
+def test_what_is_shown_of_a_plan_does_nothing_to_a_terminal(attack: Callable[[str], Attack]) -> None:
+    mine = attack("eval")
+    mine.plan(directory="/nowhere\x1b]0;evil\x07")
+    _, page = called("eval", "--resume", str(mine.run), "-j", "0")
+    assert ("was begun in /nowhere\\x1b" in page, "\x1b" in page) == (True, False)
 
 
 def test_a_policy_of_text_is_code_and_an_endpoint_is_sent_a_key(attack: Callable[[str], Attack]) -> None:

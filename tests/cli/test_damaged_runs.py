@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from damage import damages, is_told, read
 from run_directories import JOBS, READERS
+
+from paceline.records import checked
 
 SAMPLED = 4  # damages of each kind of run, spread over all
 ALWAYS = (
@@ -72,3 +76,27 @@ def test_what_is_told_names_the_file_and_what_to_do(their_runs: dict[str, Path],
         dict(damages(their_runs[kind]))[name](run)
         code, page = read(run, READERS[kind][0])
         assert (code, told in page) == (2, True), page
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "told"),
+    [
+        (("eval", "--resume", "RUN", "-e", "5"), {"asked": {"episodes": "x"}}, "plan.json is damaged: episodes is 'x'"),
+        (("rerun", "RUN", "forage/0"), {"asked": {}, "deadlines": [1]}, "plan.json is damaged: deadlines is [1]"),
+        (("rerun", "RUN", "forage/0"), {"asked": {"missions": ["a\0b"]}}, "would run a\\x00b"),
+        (("rerun", "RUN", "forage/0"), {"asked": {"missions": ["a" * 5000 + ".py:P"]}}, "would run "),
+        (
+            ("train", "--resume", "RUN"),
+            {"train": {"settings": {"mission": "forage", "epochs": 1, "seed": "a"}, "seeds": 2}},
+            "seed",
+        ),
+        (("meta", "--resume", "RUN"), {"meta": {"settings": {"env": "x", "seed": None}, "seeds": 2}}, "seed"),
+        (("train", "--resume", "RUN"), {"train": {"settings": {"mission": {"forage": 1}, "epochs": 1}}}, "mission"),
+        (("meta", "--resume", "RUN"), {"meta": {"settings": {"env": ["forage"]}}}, "env"),
+    ],
+)
+def test_what_a_plan_says_is_of_its_kind(words: tuple[str, ...], said: Any, told: str, tmp_path: Path) -> None:
+    plan = {"identity": {}, "directory": str(Path.cwd()), **said}
+    (tmp_path / "plan.json").write_text(json.dumps(checked(plan)))
+    code, page = read(tmp_path, words)
+    assert (code, told in page, "Traceback" in page) == (2, True, False), page

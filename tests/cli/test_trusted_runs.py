@@ -249,7 +249,7 @@ FINE = [
     "random", "memory:3", "greedy:0.5,kw.depth=3", "mine.py:World:2", "mine:World",
     "torch:mine.py:World,weights=net.pt",
     "paceline:random", "bandit,x=8", "memory,cell=lstm,memory=128,hidden=64x32", "sb3:PPO,weights=m.zip,trust=false",
-    "bundle", "dqn,hidden=16,lr=1e-3", "~nouser9/x.py:P", "mine.py:World,kw.depth=0.5",
+    "bundle", "dqn,hidden=16,lr=1e-3", "~nouser9/x.py:P", "my-own.py:World", "mine.py:World,kw.depth=0.5",
 ]  # fmt: skip
 FINE_MISSIONS = [
     "forage,agents=2", "forage*", "gym:CartPole-v1", "CartPole-v1", "ALE/Pong-v5", "pz:mpe2.simple_spread_v3",

@@ -256,7 +256,9 @@ class _Look:
     def _at_file(self, name: str) -> Iterator[str]:
         path = self._home / name
         yield from self.at_place(path)
-        if path.suffix == ".py" and not path.stem.isidentifier():
+        if (
+            path.suffix == ".py" and "." in whole(path).stem
+        ):  # what is before the point would be imported, from anywhere
             yield f"{whole(path)} (its name is that of no module)"
         before = [digest for known, digest in self._known.items() if str(known).startswith(f"{path.name} of ")]
         if before and path.exists() and content_digest(path) not in before:
