@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -397,3 +398,35 @@ def test_any_schedule_of_posts_kills_and_moves_is_the_same(data: st.DataObject) 
                     port.post(chosen)
                     port.wait()
                 assert np.array_equal(ports[0].outputs["place"], ports[1].outputs["place"])
+
+
+class RaisesOnce:
+    """Raises in its third round, unless it has been rebuilt."""
+
+    def __init__(self, mark: str, again: type[Exception] | None) -> None:
+        self.error = again if os.path.exists(mark) else ValueError
+        self.mark, self.rounds = mark, 0
+
+    def row(self, order: np.ndarray, out: np.ndarray) -> None:
+        self.rounds += 1
+        out[...] = self.rounds
+        if self.rounds == 3 and self.error:
+            with open(self.mark, "w"):
+                pass
+            raise self.error
+
+
+@pytest.mark.parametrize("again", [None, KeyError, ValueError])
+def test_a_run_that_failed_fails_again_in_a_replay(
+    tmp_path: Path, killable: str, again: type[Exception] | None
+) -> None:
+    with Pool([partial(RaisesOnce, str(tmp_path / "mark"), again)], backend=killable, workers=1) as pool:
+        port = pool.port("row", *ORDER)
+        for turn in range(6):
+            if turn == 5:
+                kill(pool, 0)
+            port.post()
+            port.wait(outcomes=True)
+            assert bool(port.errors) == (turn == 2 or (turn == 5 and again is not ValueError))
+        if again is not ValueError:
+            assert isinstance(port.errors[0], paceline.ReplayDiverged)
