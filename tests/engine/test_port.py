@@ -64,6 +64,14 @@ def test_checks_of_rows_tell_negated_numbers_and_small_ones_apart() -> None:
     assert len({check_of(*row)[0] for row in rows}) == len(rows)
 
 
+def test_where_rounds_are_kept_is_made_with_the_first_of_them() -> None:
+    held = [np.zeros((2, 3)), np.zeros(2, np.float32)]
+    checks = RowChecks(held, [1, 1])
+    assert not checks._slots
+    checks.keep(0)
+    assert len(checks._slots) == checks.rounds
+
+
 def test_rows_are_written_in_place(backend: str) -> None:
     with Pool([partial(Walker, n) for n in range(5)], backend=backend, workers=2) as pool:
         assert paceline.digest(walk(pool, 20)) == reference(20)
