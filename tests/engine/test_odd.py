@@ -312,6 +312,21 @@ def test_a_stack_in_dying_is_told_whole_each_time(capfd: pytest.CaptureFixture) 
     assert capfd.readouterr().err == "[workers] 1 times more: again\n"
 
 
+def test_a_traceback_of_a_child_is_told_whole_each_time(capfd: pytest.CaptureFixture) -> None:
+    stack = ["Traceback (most recent call last):", '  File "a.py", line 1', "    f()", "ValueError: no", "", "  more"]
+    threads = ["Current thread 0x1 (most recent call first):", '  File "b.py", line 2 in g']
+    reader, writer = os.pipe()
+    os.close(writer)
+    voice = Voice(reader, lambda: "w")
+    for _ in range(2):
+        voice._take("\n".join([*stack, *threads, "Aborted", "again", ""]).encode())
+    voice.close()
+    lines = capfd.readouterr().err.splitlines()
+    REPEATED.tell()
+    assert lines == [f"[w] {line}" for line in [*stack, *threads, "Aborted", "again", *stack, *threads, "Aborted"]]
+    assert capfd.readouterr().err == "[workers] 1 times more: again\n"
+
+
 def test_a_line_that_comes_in_pieces_is_put_together_once_at_its_end(capfd: pytest.CaptureFixture) -> None:
     reader, writer = os.pipe()
     os.close(writer)

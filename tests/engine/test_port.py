@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -61,6 +62,14 @@ def test_checks_of_rows_tell_negated_numbers_and_small_ones_apart() -> None:
     luck = np.random.default_rng(1)
     rows = {tuple(row) for row in luck.integers(-9, 10, size=(2000, 4)).astype(float).tolist()}
     assert len({check_of(*row)[0] for row in rows}) == len(rows)
+
+
+def test_where_rounds_are_kept_is_made_with_the_first_of_them() -> None:
+    held = [np.zeros((2, 3)), np.zeros(2, np.float32)]
+    checks = RowChecks(held, [1, 1])
+    assert not checks._slots
+    checks.keep(0)
+    assert len(checks._slots) == checks.rounds
 
 
 def test_rows_are_written_in_place(backend: str) -> None:
@@ -397,3 +406,35 @@ def test_any_schedule_of_posts_kills_and_moves_is_the_same(data: st.DataObject) 
                     port.post(chosen)
                     port.wait()
                 assert np.array_equal(ports[0].outputs["place"], ports[1].outputs["place"])
+
+
+class RaisesOnce:
+    """Raises in its third round, unless it has been rebuilt."""
+
+    def __init__(self, mark: str, again: type[Exception] | None) -> None:
+        self.error = again if os.path.exists(mark) else ValueError
+        self.mark, self.rounds = mark, 0
+
+    def row(self, order: np.ndarray, out: np.ndarray) -> None:
+        self.rounds += 1
+        out[...] = self.rounds
+        if self.rounds == 3 and self.error:
+            with open(self.mark, "w"):
+                pass
+            raise self.error
+
+
+@pytest.mark.parametrize("again", [None, KeyError, ValueError])
+def test_a_run_that_failed_fails_again_in_a_replay(
+    tmp_path: Path, killable: str, again: type[Exception] | None
+) -> None:
+    with Pool([partial(RaisesOnce, str(tmp_path / "mark"), again)], backend=killable, workers=1) as pool:
+        port = pool.port("row", *ORDER)
+        for turn in range(6):
+            if turn == 5:
+                kill(pool, 0)
+            port.post()
+            port.wait(outcomes=True)
+            assert bool(port.errors) == (turn == 2 or (turn == 5 and again is not ValueError))
+        if again is not ValueError:
+            assert isinstance(port.errors[0], paceline.ReplayDiverged)

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ClassVar
 
@@ -170,6 +171,17 @@ def test_wherever_a_round_is_interrupted_it_was_for_all_or_for_none() -> None:
         line += 1
     assert line > 40
     assert voided > line - 12  # all but the lines after it has been written down
+
+
+def test_a_round_that_is_interrupted_at_its_very_beginning_keeps_no_other_thread_out() -> None:
+    with Pool([Adds] * 3) as pool:
+        port = pool.port("row", *ORDER)
+        for _ in range(5):
+            port.round()
+        with pytest.raises(KeyboardInterrupt), Interrupting(0, ("engine/torch_import.py",)):
+            port.round()
+        with ThreadPoolExecutor(1) as other:
+            other.submit(port.round).result()
 
 
 class Nested(Adds):

@@ -28,6 +28,7 @@ _HALF = b"\x1f"  # part of a line that has been flushed; the line itself will co
 _LONG = 1 << 16  # characters without an end of line: then they are one
 _TAIL = 8192
 _DYING = b"Fatal Python error"  # a stack follows, which is told whole
+_STACK = (b"Traceback", b"Current thread", b"Thread 0x")  # and here: up to the first line that is not indented
 _SHORT, _MANY = 1000, 200  # bytes of a line that is known again, and how many such lines are
 
 
@@ -70,7 +71,7 @@ class Voice(PipeReader):
         self.tail = b""
         self._rest: list[bytes] = []  # of a line whose end has not come: joined once, however long it gets
         self._half = b""
-        self._hushed = self._dying = False
+        self._hushed = self._dying = self._in_stack = False
 
     def hush(self) -> None:
         """From now on what comes untagged is kept for the last words, and told at debug level only: a stack that was
@@ -115,8 +116,18 @@ class Voice(PipeReader):
             logging.getLogger("paceline").debug("%s", shown)
             return
         self._dying = self._dying or line.startswith(_DYING)
-        if tagged or self._dying or not REPEATED.take(line):
+        if tagged or self._dying or self._is_part(line) or not REPEATED.take(line):
             _show(shown)
+
+    def _is_part(self, line: bytes) -> bool:
+        """Whether a line means nothing without those before it: of a stack, up to its error; indented; or blank."""
+        if line.startswith(_STACK):
+            self._in_stack = True
+            return True
+        if not line.strip() or line[:1].isspace():
+            return True
+        ending, self._in_stack = self._in_stack, False
+        return ending
 
 
 class Listener:

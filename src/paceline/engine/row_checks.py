@@ -9,7 +9,7 @@ Many rounds are folded at once, because the dozen calls of NumPy that it takes a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -17,6 +17,9 @@ from typing import Any
 import numpy as np
 
 from paceline.engine.arrays import Array, span
+
+Slot = list[tuple[Any, Any]]
+"""Of one round: to where, and what is copied."""
 
 LONGEST = 64
 """Rounds of a stretch, at the most."""
@@ -51,7 +54,8 @@ class RowChecks:
     def __init__(self, outputs: Sequence[Array], sizes: Sequence[int], rounds: int | None = None) -> None:
         samples = [_sample(array, sum(sizes)) for array in outputs]
         self.rounds = rounds or max(_SHORTEST, min(LONGEST, _BYTES // max(1, sum(each.nbytes for each in samples))))
-        room, self._slots = _room(outputs, samples, self.rounds)
+        room, self._make_slots = _room(outputs, samples, self.rounds)
+        self._slots: list[Slot] = []  # made with the first round that is kept: many ports have none
         self._arrays = [(array.view(sample.dtype), sample) for array, sample in zip(room, samples, strict=True)]
         words = [array.view(_widest(array.shape[2])) for array in room]
         ends = np.cumsum([1, *(array.shape[2] for array in words)]).tolist()
@@ -64,8 +68,12 @@ class RowChecks:
 
     def keep(self, number: int) -> None:
         """Keeps what all rows hold, as a round of this number. Hot."""
-        for kept, now in self._slots[number]:
+        for kept, now in (self._slots or self._with_slots())[number]:
             kept[_EVERYTHING] = now
+
+    def _with_slots(self) -> list[Slot]:
+        self._slots = self._make_slots()
+        return self._slots
 
     def keep_one(self, number: int, item: int) -> None:
         """Keeps what an item's rows hold."""
@@ -101,19 +109,19 @@ class RowChecks:
 
 def _room(
     outputs: Sequence[Array], samples: Sequence[Array], rounds: int
-) -> tuple[list[Array], list[list[tuple[Any, Any]]]]:
-    """Room for the samples of so many rounds, [rounds, rows, bytes] each; and by round, what is to be copied where."""
+) -> tuple[list[Array], Callable[[], list[Slot]]]:
+    """Room for the samples of so many rounds, [rounds, rows, bytes] each; and what says where each is copied to."""
     shapes = [(rounds, len(sample), sample.shape[1] * sample.itemsize) for sample in samples]
     memory = span(outputs)
     if memory is None or any(sample.size < array.size for sample, array in zip(samples, outputs, strict=True)):
         room = [np.zeros(shape, np.uint8) for shape in shapes]
         pairs = [(array.view(sample.dtype), sample) for array, sample in zip(room, samples, strict=True)]
-        return room, [[(array[number], sample) for array, sample in pairs] for number in range(rounds)]
+        return room, lambda: [[(array[number], sample) for array, sample in pairs] for number in range(rounds)]
     whole, begins = memory
     copies = np.zeros((rounds, len(whole)), np.uint8)
     ends = [begin + rows * width for begin, (_, rows, width) in zip(begins, shapes, strict=True)]
     room = [copies[:, b:e].reshape(shape) for b, e, shape in zip(begins, ends, shapes, strict=True)]
-    return room, [[(copy.data, whole.data)] for copy in copies]  # all at once, in a fifth of the time
+    return room, lambda: [[(copy.data, whole.data)] for copy in copies]  # all at once, in a fifth of the time
 
 
 def _widest(width: int) -> np.dtype[Any]:

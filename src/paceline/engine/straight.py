@@ -47,8 +47,9 @@ def straight_round(crew: Crew, port: Port, bound: BoundPort, isolation: Swapping
         if answers.extras or answers.errors:
             answers.extras, answers.errors = {}, {}
         said: dict[int, Any] = {}
-        watched, threads = False, TORCH_IMPORT.threads()
+        watched, threads = False, 1
         try:
+            threads = TORCH_IMPORT.threads()
             if threads != 1:
                 TORCH_IMPORT.hold(threads)
             book.outstanding = many  # from here on: if we are interrupted, the round is void
