@@ -135,10 +135,13 @@ class Lasting:
             if isinstance(thing, FunctionType):
                 left += self._of_function(thing)
             else:
-                known = self._classes
-                known[ref(thing, lambda gone, known=known: known.pop(gone, None))] = _name_of(thing)
+                self._take_in(thing)
                 left += [part for value in list(vars(thing).values()) for part in _code_in(value)]
                 left += thing.__bases__
+
+    def _take_in(self, kind: type) -> None:
+        known = self._classes
+        known[ref(kind, lambda gone: known.pop(gone, None))] = f"{kind.__module__}.{kind.__qualname__}"
 
     def _of_function(self, function: FunctionType) -> list[Any]:
         """Notes the variables that a function uses. Returns the functions and classes among them and in its closure."""
@@ -179,10 +182,6 @@ class _Once(logging.Filter):
 
 
 _log.addFilter(_Once())
-
-
-def _name_of(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _sentence(name: str, *, is_variable: bool) -> str:
