@@ -71,9 +71,9 @@ class Answers:
         book = self._book
         journal = book.member(item).journal
         self.absorbed[item] = journal.mark()
-        _, kind, _, _, base = book.heard.get(item, _PLAIN)
+        _, kind, _, checked, base = book.heard.get(item, _PLAIN)
         if kind == ERROR:
-            book.log.failed(item)
+            book.log.failed(item, checked)
         else:
             book.log.served([item])
         if base is not None:

@@ -27,7 +27,8 @@ Base = tuple[wire.Packed | None, dict[str, Any] | bytes | None]
 """A snapshot (or None: the recipe), and the states of the random streams that the member draws from: packed, where
 main does not read them."""
 Stretch = tuple[int, int | None]
-"""How many rounds, and the check of what they put out; None: nobody can know it any more."""
+"""How many rounds, and the check of what they put out; None: nobody can know it any more. Below zero: the round raised,
+and this is the negative check of its error's name."""
 Mark = tuple[Any, ...]
 """How far a journal had come: what `Journal.go_back` needs."""
 
@@ -220,12 +221,17 @@ class PortLog:
             self._stretches[item].append((1, check))
             self._checked[item] = ring + 1
 
-    def failed(self, item: int) -> None:
-        """The item raised: what stands in its rows is nobody's promise."""
+    def failed(self, item: int, checked: int | None = None) -> None:
+        """The item raised: what stands in its rows is nobody's promise, but that it raises is.
+
+        Args:
+            item: Who it was.
+            checked: The check of the error's name; 0 or None: it was not the item's own.
+        """
         if not self.is_open(item):
             return  # that ring has been withdrawn
         ring = self._last_ring(item)
-        self._stretches[item] += [*self._unfolded(item, ring), (1, None)]
+        self._stretches[item] += [*self._unfolded(item, ring), (1, -checked if checked else None)]
         self._checked[item] = ring + 1
         self._close(item)
 

@@ -21,10 +21,11 @@ from paceline.engine.isolation import Refusing, Shared, Stale, Swapping
 from paceline.engine.journal import Stretch
 from paceline.engine.row_checks import RowChecks
 from paceline.engine.seat import Anew, Seat, ability
-from paceline.errors import MemberExit, NotData, ReplayDiverged, TooLarge
+from paceline.errors import MemberExit, NotData, ReplayDiverged, SharedRandomness, TooLarge
 from paceline.seeds import check
 
 _NEVER_SENT = [check(kind.__qualname__) for kind in (TooLarge, NotData)]  # answers that were refused, so never seen
+_NOT_ITS_OWN = (*_NEVER_SENT, check(SharedRandomness.__qualname__))  # errors that a replay need not meet
 
 _log = logging.getLogger("paceline")
 
@@ -87,24 +88,35 @@ def _replay_port(
     kept = RowChecks(held, [size], max(count for count, _ in stretches))
     done = 0
     for count, expected in stretches:
-        failed = False
+        failed = 0
         for number in range(count):
             begin(seat.index)
             try:
-                isolation.run(seat.streams, method, function, (*(rows[done, ...] for rows in inputs), *outputs))
+                said = isolation.run(seat.streams, method, function, (*(rows[done, ...] for rows in inputs), *outputs))
+                if expected is not None and expected < 0 and said is not None:
+                    wire.pack(said.answer if type(said) is Anew else said)  # perhaps that is what failed
             except (Stale, Shared):
                 raise
             except BaseException as error:
                 if was_pressed(error):
                     raise
                 _log.debug("member %d raised %s again in replay", seat.index, type(error).__name__)
-                failed = True
+                failed = check((MemberExit if isinstance(error, SystemExit) else type(error)).__qualname__)
             kept.keep(number)
             done += 1
-        if expected is not None and (failed or kept.checks(count) != [expected]):
+        if not _as_before(expected, failed, kept, count):
             last = before + done
             runs = f"run {last}" if count == 1 else f"one of the runs {last - count + 1} to {last}"
             raise ReplayDiverged(_divergence(seat.index, f"{runs} of {method}()"))
+
+
+def _as_before(expected: int | None, failed: int, kept: RowChecks, count: int) -> bool:
+    """Whether a stretch put out what it did the first time, or failed as it did."""
+    if expected is None:
+        return True
+    if expected < 0:
+        return failed == -expected or -expected in _NOT_ITS_OWN
+    return not failed and kept.checks(count) == [expected]
 
 
 _WAYS: dict[str, Callable[..., None]] = {"call": _replay_call, "told": _replay_told}
