@@ -341,8 +341,9 @@ class Evaluation:
         except NotKept:
             raise
         except BaseException:  # an interrupt: a run that goes on from the disk need not play them again
-            for episode in stop.early if store is not None else ():
-                store.add(episode)
+            if store is not None:
+                for episode in stop.early:
+                    store.add(episode)
             raise
         for key in [key for key in done if not stop.is_needed(self.run.job(*key))]:
             del done[key]  # an interrupted run has played it ahead

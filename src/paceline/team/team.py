@@ -273,7 +273,12 @@ class Team:
         """A pool of processes, which are kept for later episodes in this worker: minds are built anew in them."""
         key = ("agents", repr(how), self._trace is not None)
         new: list[Pool] = []
-        pool = take(key, lambda: new.append(make()) or new[0])
+
+        def begun() -> Pool:
+            new.append(make())
+            return new[0]
+
+        pool = take(key, begun)
         try:
             pool.refill([replace(recipe, is_watched=True) for recipe in mine], **given)
         except BaseException:

@@ -342,16 +342,16 @@ class Saved:
         was = KeepingUnpickler(io.BytesIO(self._pickle), self._kept).load()
         vars(self._agent).clear()
         vars(self._agent).update(was)
-        _tell_of_copies(type(self._agent))
+        _tell_of_copies(type(self._agent).__name__)
 
 
 @cache
-def _tell_of_copies(kind: type) -> None:
+def _tell_of_copies(kind: str) -> None:
     _log.warning(
         "a %s was put back to where it was before its step, as agents beside each other on threads have drawn from a "
         "process-wide random generator: its attributes are copies now, and what the caller holds of the old ones does "
         "not follow it. Give agents generators of their own (numpy.random.default_rng)",
-        kind.__name__,
+        kind,
     )
 
 
