@@ -31,8 +31,8 @@ from nano import Cart, Env, Nano, UnsafePool, by_call, by_port, pool, start_work
 from quiet import Quiet, Row, Slices, cpu_seconds, figure_row, interleave, per_call, ratio_row
 
 from paceline import Pool
-from paceline.engine import wire
-from paceline.engine.host import Host
+from paceline.engine.host.host import Host
+from paceline.engine.transport import codec
 
 HEAVY = ("torch", "ray", "mujoco", "gymnasium")
 PORTED = ((Nano, 1), (Cart, 1), (Cart, 32), (Env, 32))
@@ -220,7 +220,7 @@ def call_in_a_host() -> Callable[[], Any]:
     """What happens in the worker, here, where it can be watched."""
     host = Host()
     host.handle(("build", [(0, 0, Nano, None, (), False, True)]))
-    message = ("call", "echo", True, [(0, wire.pack((1,)))])
+    message = ("call", "echo", True, [(0, codec.pack((1,)))])
     host.handle(message)
     return lambda: host.handle(message)
 

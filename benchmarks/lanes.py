@@ -25,7 +25,7 @@ from typing import Any
 
 from quiet import Quiet, Slices, interleave
 
-from paceline.engine.budget import crowded
+from paceline.engine.planning.budget import crowded
 
 Found = dict[str, Slices | str]
 """What came of each contestant: its slices, or why there are none."""

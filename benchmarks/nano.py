@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from paceline import Pool
-from paceline.engine import host as host_module
-from paceline.engine.host import Host
-from paceline.engine.journal import Journal
+from paceline.engine.host import host as host_module
+from paceline.engine.host.host import Host
+from paceline.engine.journal.journal import Journal
 
 
 class Nano:

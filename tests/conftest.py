@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from paceline.engine.forkserver import environment
+from paceline.engine.workers.process.fork_client import environment
 
 # Before anything starts a worker: main and workers must agree on the order of sets of strings.
 os.environ.setdefault("PYTHONHASHSEED", "0")

@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 }
 
 TORCH = frozenset({"learning", "policies", "team", "adapters"})
-TORCH_IF_LOADED = frozenset({"engine.generators", "engine.worker"})
+TORCH_IF_LOADED = frozenset({"engine.randomness.generators", "engine.workers.process.child"})
 NOT_FOR_THE_ENGINE = frozenset({"gymnasium", "pettingzoo", "mujoco"})
 
 
@@ -91,7 +91,7 @@ def part_of(module: str) -> str:
 
 
 def module_name(path: Path, package: Path) -> str:
-    """`engine/pool.py` is `engine.pool`, `engine/__init__.py` is `engine`, the package itself `__init__`."""
+    """`engine/pool/pool.py` is `engine.pool`, `engine/__init__.py` is `engine`, the package itself `__init__`."""
     parts = path.relative_to(package).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
@@ -187,18 +187,18 @@ def test_no_job_imports_another() -> None:
         ("seeds", "import paceline.errors"),
         ("types", "from paceline.seeds import digest"),
         ("types", "from . import roles"),
-        ("engine.pool", "from paceline.types import Step"),
-        ("engine.pool", "from paceline import Pool"),
-        ("engine.pool", "from ..rollout import Rollout"),
-        ("engine.pool", "def f():\n    import paceline.team"),
-        ("engine.pool", "if TYPE_CHECKING:\n    from paceline.evaluate import evaluate"),
-        ("engine.pool", "import importlib\nimportlib.import_module('paceline.train')"),
-        ("engine.host", "import gymnasium"),
-        ("engine.host", "import torch"),
-        ("engine.host", "def f():\n    if 'torch' in sys.modules:\n        import torch"),
-        ("engine.worker", "import torch"),
-        ("engine.worker", "def f():\n    import torch"),
-        ("engine.generators", "from torch import random"),
+        ("engine.pool.pool", "from paceline.types import Step"),
+        ("engine.pool.pool", "from paceline import Pool"),
+        ("engine.pool.pool", "from ...rollout import Rollout"),
+        ("engine.pool.pool", "def f():\n    import paceline.team"),
+        ("engine.pool.pool", "if TYPE_CHECKING:\n    from paceline.evaluate import evaluate"),
+        ("engine.pool.pool", "import importlib\nimportlib.import_module('paceline.train')"),
+        ("engine.host.host", "import gymnasium"),
+        ("engine.host.host", "import torch"),
+        ("engine.host.host", "def f():\n    if 'torch' in sys.modules:\n        import torch"),
+        ("engine.workers.process.child", "import torch"),
+        ("engine.workers.process.child", "def f():\n    import torch"),
+        ("engine.randomness.generators", "from torch import random"),
         ("rollout", "from paceline.evaluate import evaluate"),
         ("evaluate", "from paceline import collect"),
         ("evaluate", "from paceline.cli import main"),
@@ -208,7 +208,7 @@ def test_no_job_imports_another() -> None:
         ("team", "from paceline.catalog import find_policies"),
         ("worlds", "from paceline.catalog import find_missions"),
         ("adapters.sb3", "from paceline.catalog import find_policies"),
-        ("learning.dqn", "from paceline.engine.pool import Pool"),
+        ("learning.dqn", "from paceline.engine.pool.pool import Pool"),
         ("doctor", "from paceline.evaluate import evaluate"),
         ("testing", "from paceline.cli.app import app"),
         ("utils", "import os"),
@@ -222,10 +222,13 @@ def test_a_wrong_arrow_is_found(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("engine.pool", "from paceline.errors import Closed\nfrom paceline import seeds\nfrom . import host"),
-        ("engine.pool", "from .host import Host\nfrom ..errors import Closed\nimport paceline.engine.trace"),
-        ("engine.worker", "def f():\n    if 'torch' in sys.modules:\n        import torch"),
-        ("evaluate", "from paceline.rollout import play\nfrom paceline.engine.pool import Pool"),
+        ("engine.pool.pool", "from paceline.errors import Closed\nfrom paceline import seeds\nfrom ..host import host"),
+        (
+            "engine.pool.pool",
+            "from ..host.host import Host\nfrom ...errors import Closed\nimport paceline.engine.trace",
+        ),
+        ("engine.workers.process.child", "def f():\n    if 'torch' in sys.modules:\n        import torch"),
+        ("evaluate", "from paceline.rollout import play\nfrom paceline.engine.pool.pool import Pool"),
         ("evaluate.driver", "from paceline.catalog import find_missions"),
         ("catalog.policies", "from paceline.adapters.sb3 import Model\nfrom paceline.team import Player"),
         ("doctor.target", "from paceline.catalog.loading import load"),

@@ -180,11 +180,11 @@ def test_a_space_of_a_user_s_own_is_no_data() -> None:
     ids=lambda space: type(space).__name__,
 )
 def test_a_described_space_is_the_same(space: spaces.Space[Any]) -> None:
-    from paceline.engine import plain
+    from paceline.engine.transport import plain_data
     from paceline.vector.described import described, space_of
 
     space.seed(4)
-    again = space_of(plain.from_bytes(plain.to_bytes(described(space))))
+    again = space_of(plain_data.from_bytes(plain_data.to_bytes(described(space))))
     assert again == space
     assert repr([again.sample() for _ in range(3)]) == repr([space.sample() for _ in range(3)])
 

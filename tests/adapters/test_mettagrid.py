@@ -159,7 +159,7 @@ def test_agents_that_share_nothing_have_a_place_each(
 ) -> None:
     """As many places as the budget has slots and memory for, and the same in every episode; the policies in them are
     new."""
-    monkeypatch.setattr("paceline.engine.budget._current", Budget(slots=4, memory=memory))
+    monkeypatch.setattr("paceline.engine.planning.budget._current", Budget(slots=4, memory=memory))
     spec = f"class=cogs.Sighted,name=Walker,kw.log={tmp_path / 'log'}"
     report = evaluate(mission(seats=4, steps=4), spec, episodes=3, plan=plan, agents="process")
     assert not report.failures

@@ -244,7 +244,7 @@ def test_a_policy_for_other_worlds_is_told_before_anything_is_played() -> None:
 # -- what other packages add ---------------------------------------------------------------------------------
 
 PACKAGE = '''
-from paceline.engine.inline import BACKEND
+from paceline.engine.workers.inline import BACKEND
 from paceline.team import Mode
 from paceline.types import Mission
 from paceline.worlds import make_forage

@@ -23,7 +23,8 @@ from waits import is_alive, until, until_readable
 
 import paceline
 from paceline import Pool
-from paceline.engine import forkserver, process
+from paceline.engine.workers.process import fork_client
+from paceline.engine.workers.process import handle as process
 
 DEATHS = {"sigkill": "SIGKILL", "exit": "exit code 7", "segfault": "SIGSEGV", "abort": "SIGABRT"}
 HANGS = ("spin", "spin_in_c", "sleep")
@@ -381,7 +382,7 @@ def test_auto_shrinks_where_an_explicit_plan_is_an_error(tmp_path: Path) -> None
         """
         import resource, time
         from paceline import Pool
-        from paceline.engine import budget
+        from paceline.engine.planning import budget
         budget.crowded = lambda: False  # whoever else runs here meanwhile
         class Slow:
             total = 0
@@ -554,7 +555,7 @@ class Nest:
 
     def nested(self, backend: str) -> tuple[dict[int, int], int]:
         with Pool([partial(Fault, n) for n in range(2)], backend=backend, workers=2) as pool:
-            return pool.call("add", {0: (1,), 1: (1,)}), paceline.engine.budget.current().slots
+            return pool.call("add", {0: (1,), 1: (1,)}), paceline.engine.planning.budget.current().slots
 
     def multiprocess(self) -> int:
         import multiprocessing
@@ -627,13 +628,13 @@ def test_the_death_of_the_fork_server_is_nobodys_fault(tmp_path: Path, way: str)
 
 
 def test_a_fork_server_that_is_killed_while_workers_start_is_replaced() -> None:
-    forkserver.close_servers()
+    fork_client.close_servers()
     killed: list[int] = []
 
     def kill_two() -> None:
         for _ in range(2):
-            until(lambda: any(each._process.pid not in killed for each in forkserver._servers if each._process))
-            killed.append(forkserver._servers[-1]._process.pid)  # type: ignore[union-attr]
+            until(lambda: any(each._process.pid not in killed for each in fork_client._servers if each._process))
+            killed.append(fork_client._servers[-1]._process.pid)  # type: ignore[union-attr]
             os.kill(killed[-1], signal.SIGKILL)
 
     killer = threading.Thread(target=kill_two)

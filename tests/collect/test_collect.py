@@ -40,7 +40,7 @@ from sketch_members import Hidden, Remembers
 import paceline
 from paceline import BadInput, Collection, Collector, Plan, Pool, collect, schedule
 from paceline.collect import costs, places
-from paceline.engine import budget
+from paceline.engine.planning import budget
 
 
 def remembered(env: Any = Hidden, plan: Any = 0, **more: Any) -> Collection:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from members import Fault
 
-import paceline.engine.pool
-import paceline.engine.sending
+import paceline.engine.pool.pool
+import paceline.engine.supervisor.dispatch
 from paceline import BadInput, CallTimeout, NotSendable, Pool
 from paceline.engine import HERE
 
@@ -42,8 +42,8 @@ def nap(seconds: float) -> float:
 
 
 def test_auto_without_a_deadline_lets_calls_take_as_long_here_as_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paceline.engine.pool, "DEADLINE", 0.2)
-    monkeypatch.setattr(paceline.engine.sending, "BUILD_DEADLINE", 0.2)
+    monkeypatch.setattr(paceline.engine.pool.pool, "DEADLINE", 0.2)
+    monkeypatch.setattr(paceline.engine.supervisor.dispatch, "BUILD_DEADLINE", 0.2)
     with Pool([lambda: Slow(0.4)], backend="auto", restarts=1) as pool:
         assert pool.call("nap", {0: (0.4,)}) == {0: 1}
         pool.begin_on("process", 1, "a test says so")

@@ -15,7 +15,7 @@ from waits import LONGEST
 
 import paceline
 from paceline import Pool, Trace
-from paceline.engine import backend as backends
+from paceline.engine.workers import base as backends
 
 
 def test_every_built_in_backend_keeps_the_contract(backend: str) -> None:
@@ -34,9 +34,9 @@ def test_every_built_in_backend_keeps_the_contract(backend: str) -> None:
 
 
 def backends_pack(value: object) -> object:
-    from paceline.engine import wire
+    from paceline.engine.transport import codec
 
-    return wire.pack(value)
+    return codec.pack(value)
 
 
 def test_unknown_names_list_the_known_ones() -> None:
@@ -143,7 +143,7 @@ def test_another_package_adds_a_backend(tmp_path: Path) -> None:
     """A real distribution on sys.path, with an entry point: found by name, used like any other."""
     (tmp_path / "elsewhere.py").write_text(
         textwrap.dedent("""
-        from paceline.engine.inline import InlineBackend
+        from paceline.engine.workers.inline import InlineBackend
         class Elsewhere(InlineBackend):
             name = "elsewhere"
         """)
@@ -155,7 +155,7 @@ def test_another_package_adds_a_backend(tmp_path: Path) -> None:
     code = """
 import sys; sys.path.insert(0, sys.argv[1])
 from paceline import Pool
-from paceline.engine import backend
+from paceline.engine.workers import base as backend
 print(backend.names())
 with Pool([dict, list], backend="elsewhere", workers=2) as pool:
     print(pool.call("copy"))

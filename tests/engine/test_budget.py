@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.engine import budget
-from paceline.engine.budget import WORKER_BYTES, Budget
+from paceline.engine.planning import budget
+from paceline.engine.planning.budget import WORKER_BYTES, Budget
 from paceline.errors import BadInput
 
 MIB = 2**20
@@ -67,7 +67,7 @@ def test_without_control_groups_the_affinity_counts(machine: Machine) -> None:
 def test_a_process_bound_to_one_core_has_one_slot(machine: Machine) -> None:
     program = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from paceline.engine.budget import Budget; print(Budget.of_machine().slots)"
+        "from paceline.engine.planning.budget import Budget; print(Budget.of_machine().slots)"
     )
     answer = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["1"]

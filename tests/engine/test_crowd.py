@@ -14,7 +14,7 @@ from members import Fault, LateDrawer, TwoArguments, Walker
 
 import paceline
 from paceline import Anew, BadInput, Plan, Pool
-from paceline.engine.crowd import Crowd
+from paceline.engine.host.row_threads import Crowd
 from paceline.vector import make_vec
 
 WALK = ({"move": ((), np.float64)}, {"place": ((4,), np.float64), "total": ((), np.float64)})

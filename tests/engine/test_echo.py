@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline import Pool, ReplayDiverged
-from paceline.engine import journal, wire
-from paceline.engine.echo import condensed, echo_of, recognised
+from paceline.engine.journal import journal
+from paceline.engine.journal.fingerprint import condensed, echo_of, recognised
+from paceline.engine.transport import codec
 
 _PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40) | st.binary(max_size=40),
@@ -22,7 +23,7 @@ _PLAIN = st.recursive(
 
 
 def kept(answer: Any) -> int | bytes:
-    packed = wire.pack(answer)
+    packed = codec.pack(answer)
     check = echo_of(answer, packed)
     if check is not None:
         return check
@@ -78,7 +79,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(_PLAIN)
 def test_an_answer_is_recognised_whatever_is_kept_of_it(answer: Any) -> None:
     echo = kept(answer)
-    again = wire.unpack(wire.pack(answer))
+    again = codec.unpack(codec.pack(answer))
     for expected in (echo, condensed(echo)):
         assert recognised(expected, answer)
         assert recognised(expected, again)
@@ -88,6 +89,6 @@ def test_an_answer_is_recognised_whatever_is_kept_of_it(answer: Any) -> None:
 def test_the_same_words_in_other_objects_are_the_same() -> None:
     word = "a word of some length"
     twice, apart = (word, word), (word, "".join([*word]))
-    assert wire.pack(twice) != wire.pack(apart)
+    assert codec.pack(twice) != codec.pack(apart)
     assert recognised(kept(twice), apart)
     assert recognised(kept(apart), twice)

@@ -17,7 +17,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.engine.generators import GENERATORS, Generators
+from paceline.engine.randomness.generators import GENERATORS, Generators
 
 FAST, SLOW = Generators(), Generators(fast=False)
 both = pytest.mark.parametrize("generators", [FAST, SLOW], ids=["fast", "official"])
@@ -332,7 +332,11 @@ def test_fresh_streams_are_the_same_for_everybody(generators: Generators) -> Non
 
 def run(code: str) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", "import sys\nfrom paceline.engine.generators import GENERATORS\n" + code]
+    command = [
+        sys.executable,
+        "-c",
+        "import sys\nfrom paceline.engine.randomness.generators import GENERATORS\n" + code,
+    ]
     return subprocess.run(command, env=environment, check=True, timeout=60, capture_output=True, text=True).stdout
 
 

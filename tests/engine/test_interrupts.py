@@ -28,8 +28,8 @@ from waits import is_alive, until
 
 from paceline import Anew, Pool
 from paceline.engine.interrupts import UNINTERRUPTED
-from paceline.engine.moving import Moving
-from paceline.engine.roster import HERE
+from paceline.engine.supervisor.moves import Moving
+from paceline.engine.supervisor.roster import HERE
 
 
 def test_ctrl_c_in_a_call_that_draws_late_is_not_swallowed(tmp_path: Path) -> None:
@@ -54,7 +54,12 @@ class Draws:
 
 
 def test_wherever_a_call_that_draws_is_interrupted_the_callers_generators_are_its_own() -> None:
-    files = ("engine/isolation.py", "engine/generators.py", "engine/generator_memory.py", __file__)
+    files = (
+        "engine/randomness/isolation.py",
+        "engine/randomness/generators.py",
+        "engine/randomness/memory_layout.py",
+        __file__,
+    )
     with Pool([Draws]) as pool:
         expected = [pool.call("draw") for _ in range(4)]
     line, interrupted = 0, True
@@ -180,7 +185,13 @@ def test_ctrl_c_while_a_member_leaves_for_another_place_is_not_swallowed(tmp_pat
 
 
 def test_wherever_close_is_interrupted_everybody_is_closed_once_and_no_worker_is_left(tmp_path: Path) -> None:
-    files = ("engine/crew.py", "engine/host.py", "engine/lifetimes.py", "engine/inline.py", "engine/isolation.py")
+    files = (
+        "engine/supervisor/supervisor.py",
+        "engine/host/host.py",
+        "engine/pool/lifetimes.py",
+        "engine/workers/inline.py",
+        "engine/randomness/isolation.py",
+    )
     line, interrupted = 0, True
     while interrupted:
         pool = Pool([Counted] * 3, backend="process", workers=1, placement=[HERE, HERE, 0])

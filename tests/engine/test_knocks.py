@@ -11,10 +11,10 @@ import pytest
 from waits import LONGEST, until
 
 from paceline import Pool
-from paceline.engine.arrays import Control
-from paceline.engine.backend import Settings
-from paceline.engine.channel import WAKE
-from paceline.engine.thread import BACKEND, ThreadWorker
+from paceline.engine.transport.channel import WAKE
+from paceline.engine.transport.shared_memory import Control
+from paceline.engine.workers.base import Settings
+from paceline.engine.workers.thread import BACKEND, ThreadWorker
 
 ORDER = ({"order": ((), np.int64)}, {"out": ((), np.float64)})
 GATES: dict[int, threading.Event] = {}

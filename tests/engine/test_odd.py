@@ -18,10 +18,11 @@ from members import BadStr, DeadlyToBind, Dictionary, Fault, Ledger, Odd, SlowRo
 
 import paceline
 from paceline import PlanNotMet, Pool
-from paceline.engine import HERE, sending
-from paceline.engine.chatter import REPEATED, Voice
-from paceline.engine.host import Host
-from paceline.engine.seat import ERROR
+from paceline.engine import HERE
+from paceline.engine.host.host import Host
+from paceline.engine.host.member import ERROR
+from paceline.engine.supervisor import dispatch
+from paceline.engine.workers.process.output import REPEATED, Voice
 
 ONE = ({"a": ((), "f8")}, {"o": ((), "f8")})
 
@@ -104,7 +105,7 @@ class HangsToBind:
 
 
 def test_who_hangs_while_it_is_bound_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "BUILD_DEADLINE", 0.5)
+    monkeypatch.setattr(dispatch, "BUILD_DEADLINE", 0.5)
     with Pool([HangsToBind], backend="process", restarts=1) as pool:
         port = pool.port("step_row", *ONE)
         port.post()
@@ -143,7 +144,7 @@ class Sleepy:
 
 
 def test_a_long_past_is_replayed_whatever_one_call_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "BUILD_DEADLINE", 1.0)
+    monkeypatch.setattr(dispatch, "BUILD_DEADLINE", 1.0)
     with Pool([Sleepy], backend="process") as pool:
         port = pool.port("step_row", *ONE)
         for _ in range(40):

@@ -13,9 +13,10 @@ import pytest
 
 import paceline
 from paceline import BadInput, Budget, Plan, Pool
-from paceline.engine import budget, forkserver
-from paceline.engine import plan as plan_module
-from paceline.engine.plan import Measured, Meter, choose
+from paceline.engine.planning import budget
+from paceline.engine.planning import plan as plan_module
+from paceline.engine.planning.plan import Measured, Meter, choose
+from paceline.engine.workers.process import fork_client
 
 TWO = Budget(slots=2, memory=1 << 34)
 
@@ -376,8 +377,8 @@ def test_a_short_job_is_not_moved() -> None:
 def test_the_first_process_is_called_before_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[bool] = []
     monkeypatch.setattr(budget, "crowded", lambda: False)
-    monkeypatch.setattr(forkserver, "is_running", lambda: False)
-    monkeypatch.setattr(forkserver, "server", lambda: called.append(True))
+    monkeypatch.setattr(fork_client, "is_running", lambda: False)
+    monkeypatch.setattr(fork_client, "server", lambda: called.append(True))
     with Pool([partial(Busy, n, 0.01) for n in range(4)], backend="auto", workers=2) as pool:
         pool.call("step", dict.fromkeys(range(4), (1.0,)))
         assert not called

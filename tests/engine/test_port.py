@@ -17,7 +17,7 @@ from members import Clock, Fault, LateDrawer, TwoArguments, Walker
 import paceline
 from paceline import Anew, Pool, Port
 from paceline.engine import HERE
-from paceline.engine.row_checks import RowChecks
+from paceline.engine.journal.row_checks import RowChecks
 
 WALK = ({"move": ((), np.float64)}, {"place": ((4,), np.float64), "total": ((), np.float64)})
 ORDER = ({"order": ((), np.int64)}, {"out": ((), np.int64)})

@@ -29,10 +29,10 @@ from waits import LONGEST, until, until_over
 
 import paceline
 from paceline import Pool
-from paceline.engine import budget
-from paceline.engine import ray as backend
-from paceline.engine.answers import Answers
-from paceline.engine.forkserver import environment
+from paceline.engine.planning import budget
+from paceline.engine.port.answers import Answers
+from paceline.engine.workers.process.fork_client import environment
+from paceline.engine.workers.ray import handle as backend
 
 TESTS = str(Path(__file__).parents[1])
 WALK = ({"move": ((), np.float64)}, {"place": ((4,), np.float64), "total": ((), np.float64)})
@@ -360,7 +360,7 @@ def test_a_cluster_of_ours_is_private_and_ends_with_us(tmp_path: Path) -> None:
         from functools import partial
         from members import Walker
         from paceline import Pool, digest
-        from paceline.engine import cluster
+        from paceline.engine.workers.ray import cluster
 
         factories = [partial(Walker, n) for n in range(2)]
         with Pool(factories) as plain:

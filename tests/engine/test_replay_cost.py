@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from paceline import Plan, Pool, WorkerLost, make_vec
-from paceline.engine import hearing, host, round_clock, shortening
+from paceline.engine.host import host
+from paceline.engine.journal import snapshots
+from paceline.engine.port import round_clock
+from paceline.engine.supervisor import replies
 
 TICK = 0.02
 """Seconds that pass, for the engine, whenever it looks at the clock: a round or a call takes as long, or longer."""
@@ -34,8 +37,8 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything takes at least a tick."""
     clock = Clock(perf_counter, TICK)
     monkeypatch.setattr(round_clock, "perf_counter", clock)
-    monkeypatch.setattr(shortening, "perf_counter", clock)
-    monkeypatch.setattr(hearing, "monotonic", Clock(monotonic, TICK))
+    monkeypatch.setattr(snapshots, "perf_counter", clock)
+    monkeypatch.setattr(replies, "monotonic", Clock(monotonic, TICK))
 
 
 class Counted:

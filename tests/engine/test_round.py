@@ -20,7 +20,7 @@ from waits import until
 
 import paceline
 from paceline import HERE, Anew, Pool
-from paceline.engine.journal import PortLog
+from paceline.engine.journal.journal import PortLog
 
 WALK = ({"move": ((), np.float64)}, {"place": ((4,), np.float64), "total": ((), np.float64)})
 ORDER = ({"order": ((), np.int64)}, {"out": ((), np.float64)})
@@ -145,7 +145,14 @@ class Adds:
         return self.total
 
 
-_OURS = ("engine/port.py", "engine/straight.py", "engine/serving.py", "engine/journal.py", "engine/book.py", __file__)
+_OURS = (
+    "engine/port/port.py",
+    "engine/port/inline_round.py",
+    "engine/host/bound_port.py",
+    "engine/journal/journal.py",
+    "engine/port/items.py",
+    __file__,
+)
 
 
 def test_wherever_a_round_is_interrupted_it_was_for_all_or_for_none() -> None:
@@ -178,7 +185,7 @@ def test_a_round_that_is_interrupted_at_its_very_beginning_keeps_no_other_thread
         port = pool.port("row", *ORDER)
         for _ in range(5):
             port.round()
-        with pytest.raises(KeyboardInterrupt), Interrupting(0, ("engine/torch_import.py",)):
+        with pytest.raises(KeyboardInterrupt), Interrupting(0, ("engine/randomness/torch_import.py",)):
             port.round()
         with ThreadPoolExecutor(1) as other:
             other.submit(port.round).result()

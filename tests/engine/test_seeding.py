@@ -16,8 +16,8 @@ import torch
 
 import paceline
 from paceline import Pool
-from paceline.engine.generators import GENERATORS
-from paceline.engine.seeding import SEEDINGS, Seedings
+from paceline.engine.randomness.generators import GENERATORS
+from paceline.engine.randomness.seed_watch import SEEDINGS, Seedings
 
 NAMES = [
     (random, "seed"),

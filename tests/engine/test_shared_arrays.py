@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import paceline
-from paceline.engine import Pool, Published, SharedArrays, machine
-from paceline.engine.array_server import ArrayServer, ArraySource
+from paceline.engine import Pool, Published, SharedArrays
+from paceline.engine.transport import machine
+from paceline.engine.workers.ray.array_server import ArrayServer, ArraySource
 
 
 class Reads:

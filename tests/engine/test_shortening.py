@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from paceline import Anew, BadInput, Pool
-from paceline.engine.plan import Choice
+from paceline.engine.planning.plan import Choice
 
 
 class Counted:

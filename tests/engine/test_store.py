@@ -14,7 +14,7 @@ import pytest
 import paceline
 from paceline import Pool
 from paceline.engine import kept, put_back, take
-from paceline.engine.store import MOST_IDLE
+from paceline.engine.host.store import MOST_IDLE
 from paceline.errors import BadInput
 
 

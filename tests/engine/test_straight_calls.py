@@ -162,7 +162,13 @@ class Adds:
         return self.total
 
 
-_OURS = ("engine/straight_calls.py", "engine/ordinary.py", "engine/host.py", "engine/wire.py", __file__)
+_OURS = (
+    "engine/pool/inline_calls.py",
+    "engine/host/ordinary_calls.py",
+    "engine/host/host.py",
+    "engine/transport/codec.py",
+    __file__,
+)
 
 
 class Dice:

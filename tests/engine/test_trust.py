@@ -20,7 +20,7 @@ from waits import until
 
 from paceline import BadInput, Pool, WorkerLost
 from paceline.engine import HERE, Plan
-from paceline.engine.sentry import Sentry
+from paceline.engine.workers.reply_check import Sentry
 from paceline.errors import NotData, PacelineError, RemoteError
 
 ROW = ({"order": ((), np.int64)}, {"out": ((), np.int64)})
@@ -209,9 +209,9 @@ class Usurper:
         self._where = where
 
     def take_over(self) -> None:
-        from paceline.engine import plain
+        from paceline.engine.transport import plain_data
 
-        plain.to_bytes = lambda said: Reduced(self._where)  # type: ignore[assignment, return-value]
+        plain_data.to_bytes = lambda said: Reduced(self._where)  # type: ignore[assignment, return-value]
 
 
 def test_data_comes_as_it_is(pool: Pool) -> None:

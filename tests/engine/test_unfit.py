@@ -19,11 +19,11 @@ from members import DrawingRestored
 
 import paceline
 from paceline import Pool
-from paceline.engine.arrays import plain_arrays
-from paceline.engine.host import Host
-from paceline.engine.plan import Choice
-from paceline.engine.seat import ERROR
-from paceline.engine.unfit import speaks_of_threads
+from paceline.engine.host.host import Host
+from paceline.engine.host.member import ERROR
+from paceline.engine.host.thread_errors import speaks_of_threads
+from paceline.engine.planning.plan import Choice
+from paceline.engine.transport.shared_memory import plain_arrays
 
 ORDER = ({"order": ((), np.int64)}, {"out": ((), np.int64)})
 DRAW = ({"order": ((), np.int64)}, {"out": ((), np.float64)})

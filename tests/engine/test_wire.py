@@ -17,8 +17,8 @@ from hypothesis.extra import numpy as hnp
 from members import TwoArguments
 
 from paceline import NotSendable, RemoteError
-from paceline.engine import wire
-from paceline.engine.channel import WAKE, Channel, encode
+from paceline.engine.transport import codec
+from paceline.engine.transport.channel import WAKE, Channel, encode
 
 arrays = hnp.arrays(
     hnp.scalar_dtypes().filter(lambda dtype: dtype.isnative), hnp.array_shapes(min_dims=0, max_dims=3, max_side=6)
@@ -27,7 +27,7 @@ arrays = hnp.arrays(
 
 @given(st.lists(arrays, max_size=4))
 def test_arrays_come_back_as_they_were(values: list[np.ndarray]) -> None:
-    for got, sent in zip(wire.unpack(wire.pack(values)), values, strict=True):
+    for got, sent in zip(codec.unpack(codec.pack(values)), values, strict=True):
         assert got.dtype == sent.dtype
         assert got.tobytes() == sent.tobytes()
 
@@ -38,10 +38,10 @@ def test_messages_of_any_size_cross_a_channel(sizes: list[int]) -> None:
     ours, theirs = (Channel(sock) for sock in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
     try:
         message = [np.random.default_rng(size).integers(0, 255, size, np.uint8) for size in sizes]
-        ours.send(encode(("a", [wire.pack(part) for part in message])))
+        ours.send(encode(("a", [codec.pack(part) for part in message])))
         ours.send(encode("after"))
         tag, packed = theirs.receive()
-        got = [wire.unpack(part) for part in packed]
+        got = [codec.unpack(part) for part in packed]
         assert tag == "a"
         assert all(np.array_equal(a, b) for a, b in zip(got, message, strict=True))
         assert all(a.flags.writeable for a in got)
@@ -62,7 +62,7 @@ def test_a_variable_that_functions_share_stays_shared() -> None:
 
         return more, lambda: count
 
-    more, told = wire.unpack(wire.pack(counting()))
+    more, told = codec.unpack(codec.pack(counting()))
     more()
     assert told() == 1
 
@@ -90,21 +90,21 @@ def test_a_full_line_keeps_what_it_cannot_send() -> None:
 
 
 def test_small_values_need_no_buffers_and_large_ones_do() -> None:
-    assert isinstance(wire.pack((1, "a", np.zeros(10))), bytes)
-    head, buffers = wire.pack(np.zeros(100_000))
+    assert isinstance(codec.pack((1, "a", np.zeros(10))), bytes)
+    head, buffers = codec.pack(np.zeros(100_000))
     assert len(buffers) == 1
     assert len(head) < 1000
-    assert wire.size((head, buffers)) > 800_000
+    assert codec.size((head, buffers)) > 800_000
 
 
 def test_settled_values_are_independent() -> None:
     array = np.zeros(100_000)
-    packed = wire.settle(wire.pack(array))
+    packed = codec.settle(codec.pack(array))
     array[:] = 1
-    first = wire.fresh(packed)
+    first = codec.fresh(packed)
     assert not first.any()
     first[:] = 2
-    assert not wire.fresh(packed).any()
+    assert not codec.fresh(packed).any()
 
 
 def test_the_path_to_what_cannot_be_sent() -> None:
@@ -117,7 +117,7 @@ def test_the_path_to_what_cannot_be_sent() -> None:
     }
     for path, value in cases.items():
         with pytest.raises(NotSendable) as caught:
-            wire.pack(value)
+            codec.pack(value)
         assert path in str(caught.value)
         assert "_thread.lock" in str(caught.value)
 
@@ -158,7 +158,7 @@ def test_exceptions_cross_as_themselves(error: Exception) -> None:
     try:
         raise error
     except Exception as caught:
-        got = wire.unpack_error(wire.pack_error(caught))
+        got = codec.unpack_error(codec.pack_error(caught))
     assert type(got) is type(error)
     assert str(error)[:10] in str(got)
     assert "test_wire.py" in str(got.__cause__)
@@ -168,11 +168,11 @@ def test_attributes_that_cannot_cross_are_named_in_a_note() -> None:
     error = ValueError("no room")
     error.__notes__ = ["while it packed"]
     error.code, error.lock, error.file = 7, threading.Lock(), threading.Lock()  # type: ignore[attr-defined]
-    there = wire.unpack_error(wire.pack_error(error))
+    there = codec.unpack_error(codec.pack_error(error))
     assert (type(there), there.args, there.code) == (ValueError, ("no room",), 7)  # type: ignore[attr-defined]
     lost = "without the attributes that could not be sent from its worker: "
     assert there.__notes__ == ["while it packed", f"{lost}file, lock"]
-    there = wire.unpack_error(wire.pack_error_as_data(error))
+    there = codec.unpack_error(codec.pack_error_as_data(error))
     assert there.__notes__ == ["while it packed", f"{lost}code, file, lock"]
 
 
@@ -187,7 +187,7 @@ def test_attributes_that_cannot_cross_are_named_in_a_note() -> None:
 def test_errors_of_the_system_keep_their_files_as_data(do: Callable[[], object]) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         do()
-    here, there = caught.value, wire.unpack_error(wire.pack_error_as_data(caught.value))
+    here, there = caught.value, codec.unpack_error(codec.pack_error_as_data(caught.value))
     assert isinstance(there, FileNotFoundError)
     assert (there.errno, there.strerror, there.args) == (here.errno, here.strerror, here.args)
     assert (there.filename, there.filename2) in (
@@ -199,7 +199,7 @@ def test_errors_of_the_system_keep_their_files_as_data(do: Callable[[], object])
 
 def test_what_cannot_cross_at_all_is_told_in_words() -> None:
     for error, name in ((Picky(1, 2), "Picky"), (Unsendable(), "Unsendable")):
-        got = wire.unpack_error(wire.pack_error(error))
+        got = codec.unpack_error(codec.pack_error(error))
         assert type(got) in (type(error), RemoteError)
         assert name in repr(got) or name in str(got)
 

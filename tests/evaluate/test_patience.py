@@ -10,7 +10,7 @@ import pytest
 from players import Counter, Meeting
 
 from paceline.engine import Plan
-from paceline.engine.budget import WORKER_BYTES, Budget
+from paceline.engine.planning.budget import WORKER_BYTES, Budget
 from paceline.evaluate import evaluate, given
 from paceline.evaluate.given import affordable
 from paceline.schedule import Patience, _cost
@@ -35,7 +35,7 @@ class LoadsLate(Counter):
 def test_to_load_is_not_to_play(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted as the cost of an episode it would look as if workers paid; and the first episode would be lost."""
     monkeypatch.setattr(LoadsLate, "loaded", False)
-    monkeypatch.setattr("paceline.engine.budget._current", Budget(slots=4, memory=2**34))
+    monkeypatch.setattr("paceline.engine.planning.budget._current", Budget(slots=4, memory=2**34))
     report = evaluate(MEETING, Player("loads", LoadsLate), episodes=6, agents="off")
     assert report.plan["backend"] == "inline", report.plan
     assert report.digest == evaluate(MEETING, Player("loads", LoadsLate), episodes=6, plan=0).digest

@@ -141,9 +141,9 @@ def test_wherever_a_step_here_is_interrupted_every_turn_is_played_once(again: tu
     inputs = [said(n, f"{n}") for n in range(4)] + [said(n, "again") for n in again]
     files = (
         "groups/turns.py",
-        "engine/straight_calls.py",
-        "engine/ordinary.py",
-        "engine/host.py",
+        "engine/pool/inline_calls.py",
+        "engine/host/ordinary_calls.py",
+        "engine/host/host.py",
         "groups/trajectory.py",
         "text_worlds.py",
     )

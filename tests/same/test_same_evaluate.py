@@ -149,7 +149,7 @@ def test_auto_takes_those_who_draw_from_threads_to_processes() -> None:
 
 def _is_a_server(child: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):  # a child of another test that has ended
-        return "paceline.engine.forking" in " ".join(child.cmdline())
+        return "paceline.engine.workers.process.fork_server" in " ".join(child.cmdline())
     return False
 
 

@@ -41,7 +41,7 @@ from train_members import (
 import paceline
 from paceline import Mission, Plan, Trace, train
 from paceline.engine import SharedArrays
-from paceline.engine.isolation import Swapping
+from paceline.engine.randomness.isolation import Swapping
 from paceline.learning.exactness import Exactness
 from paceline.seeds import digest, env_seed
 from paceline.testing import check_independence

@@ -12,7 +12,7 @@ import textwrap
 from waits import until_over
 
 from paceline import Plan
-from paceline.engine.forkserver import environment
+from paceline.engine.workers.process.fork_client import environment
 from paceline.train.given import mission_of, recipes_of
 from paceline.train.job import Job
 from paceline.train.placing import Places
@@ -38,8 +38,8 @@ def test_learners_on_two_machines_give_the_bits_of_inline() -> None:
     script = """
         import json, logging, os, threading
         from paceline import Plan, train
-        from paceline.engine import machine
-        from paceline.engine import ray as backend
+        from paceline.engine.transport import machine
+        from paceline.engine.workers.ray import handle as backend
         import ray
         from ray.cluster_utils import Cluster
 

@@ -15,7 +15,7 @@ from envs import Count
 
 import paceline
 from paceline import BadInput, Pool, evaluate, make_vec
-from paceline.engine.plan import Choice
+from paceline.engine.planning.plan import Choice
 
 MINE = "PacelineTestsMine-v0"
 

@@ -12,7 +12,7 @@ import pytest
 from envs import Count
 
 import paceline
-from paceline.engine.plan import Choice
+from paceline.engine.planning.plan import Choice
 from paceline.vector import make_vec
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from paceline.doctor.costs import Costs, duration, message_seconds
-from paceline.engine import Pool, budget, wire
-from paceline.engine.plan import MOST_OWN, Measured, choose
+from paceline.engine import Pool
+from paceline.engine.planning import budget
+from paceline.engine.planning.plan import MOST_OWN, Measured, choose
+from paceline.engine.transport import codec
 from paceline.errors import NotSendable, PacelineError
 from paceline.lasting import Lasting
 from paceline.seeds import digest
@@ -128,9 +130,9 @@ def snapshot(trial: Trial) -> Finding:
 def _saved(trial: Trial) -> tuple[int, bool]:
     with closing(make_player(trial.factory, trial.seed)) as player:
         player.play(trial.steps // 2)
-        packed = wire.settle(wire.pack(player.env))
-        with closing(player.with_env(wire.fresh(packed))) as copy:
-            return wire.size(packed), player.go_on(trial.steps) == copy.go_on(trial.steps)
+        packed = codec.settle(codec.pack(player.env))
+        with closing(player.with_env(codec.fresh(packed))) as copy:
+            return codec.size(packed), player.go_on(trial.steps) == copy.go_on(trial.steps)
 
 
 def cost(trial: Trial, costs: Costs) -> Finding:
@@ -145,7 +147,7 @@ def cost(trial: Trial, costs: Costs) -> Finding:
         f"{step} takes {duration(costs.step)}, a reset {duration(costs.reset)}, building it {duration(costs.build)}"
     )
     try:
-        size = numbers["observation_bytes"] = wire.size(wire.pack(trial.look.observation))
+        size = numbers["observation_bytes"] = codec.size(codec.pack(trial.look.observation))
         numbers["message_seconds"] = message_seconds(trial.look.observation, trial.look.action)
     except PacelineError as error:
         return Finding("cost", "warning", f"{sentence}; a message could not be timed: {error}.", numbers)

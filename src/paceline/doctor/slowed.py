@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from paceline.engine import wire
+from paceline.engine.transport import codec
 from paceline.testing.elsewhere import another_hash_seed, run_elsewhere
 from paceline.testing.envs import Trial
 from paceline.testing.findings import Finding
@@ -44,7 +44,7 @@ def slowed(trial: Trial) -> Finding:
 
 
 def _played(trial: Trial) -> list[Moment]:
-    recipe = pickle.dumps(wire.settle(wire.pack(trial.recipe)))  # opened where the clock is another one already
+    recipe = pickle.dumps(codec.settle(codec.pack(trial.recipe)))  # opened where the clock is another one already
     patience = max(60.0, 20 * trial.longest)
     moments: list[Moment] = run_elsewhere(
         play_slowed, recipe, trial.seed, trial.steps, hash_seed=another_hash_seed(), patience=patience
@@ -55,7 +55,7 @@ def _played(trial: Trial) -> list[Moment]:
 def play_slowed(recipe: bytes, seed: int, steps: int) -> list[Moment]:
     """Builds an env and plays it; in the process that is there for nothing else."""
     leap = leaping_clock()
-    with _beside_work(), closing(make_player(wire.unpack(pickle.loads(recipe)), seed)) as player:
+    with _beside_work(), closing(make_player(codec.unpack(pickle.loads(recipe)), seed)) as player:
         player.start()
         player.go_on(1)
         time.sleep(_PAUSE)

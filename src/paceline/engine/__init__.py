@@ -1,28 +1,28 @@
 """The engine: ordered pools of live members, the same on every backend. Knows nothing of agents or environments."""
 
-from paceline.engine.backend import find as find_backend
-from paceline.engine.budget import WORKER_BYTES, Budget
-from paceline.engine.budget import current as current_budget
-from paceline.engine.calls import Handle, Outcome, wait_for_any
-from paceline.engine.forkserver import prepare as prepare_workers
-from paceline.engine.forkserver import seconds_until_ready as seconds_until_workers
-from paceline.engine.forkserver import temporary_directory
-from paceline.engine.generators import draws_of
-from paceline.engine.moving import spread
-from paceline.engine.own_streams import OwnStreams, are_plain_streams
-from paceline.engine.owned_streams import OwnedStreams, seeds_from_caller
-from paceline.engine.plain import data_record, fits
-from paceline.engine.plan import TWO_CORES_ARE_NOT_TWICE_ONE, WAITS_BELOW, Plan, wanted_cpu
-from paceline.engine.pool import Pool, WorkerInfo
-from paceline.engine.port import Port
-from paceline.engine.preparation import tell_workers
-from paceline.engine.published import Published
-from paceline.engine.roster import HERE, Event
-from paceline.engine.seat import Anew
-from paceline.engine.shared_arrays import SharedArrays
-from paceline.engine.store import StoreKey, kept, put_back, take
+from paceline.engine.host.member import Anew
+from paceline.engine.host.store import StoreKey, kept, put_back, take
+from paceline.engine.host.tables import tell_workers
+from paceline.engine.planning.budget import WORKER_BYTES, Budget
+from paceline.engine.planning.budget import current as current_budget
+from paceline.engine.planning.plan import TWO_CORES_ARE_NOT_TWICE_ONE, WAITS_BELOW, Plan, wanted_cpu
+from paceline.engine.pool.pool import Pool, WorkerInfo
+from paceline.engine.port.port import Port
+from paceline.engine.randomness.generators import draws_of
+from paceline.engine.randomness.owned_streams import OwnedStreams, seeds_from_caller
+from paceline.engine.randomness.streams import OwnStreams, are_plain_streams
+from paceline.engine.supervisor.handle import Handle, Outcome, wait_for_any
+from paceline.engine.supervisor.moves import spread
+from paceline.engine.supervisor.roster import HERE, Event
 from paceline.engine.trace import Trace
-from paceline.engine.wire import check_sendable
+from paceline.engine.transport.codec import check_sendable
+from paceline.engine.transport.plain_data import data_record, fits
+from paceline.engine.transport.published import Published
+from paceline.engine.transport.shared_arrays import SharedArrays
+from paceline.engine.workers.base import find as find_backend
+from paceline.engine.workers.process.fork_client import prepare as prepare_workers
+from paceline.engine.workers.process.fork_client import seconds_until_ready as seconds_until_workers
+from paceline.engine.workers.process.fork_client import temporary_directory
 
 __all__ = [
     "HERE",

@@ -10,7 +10,7 @@ from typing import Any
 
 from paceline.catalog.text_envs import Factory, text_env_names
 from paceline.engine import HERE, Plan, Pool, Trace, current_budget
-from paceline.engine.pool import DEADLINE
+from paceline.engine.pool.pool import DEADLINE
 from paceline.errors import BadInput, NotSendable, PlanNotMet
 from paceline.groups.config import GroupsConfig
 from paceline.groups.member import Member

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from paceline.engine import Handle, Pool, wait_for_any
-from paceline.engine.calls import Found
 from paceline.engine.interrupts import UNINTERRUPTED
+from paceline.engine.supervisor.handle import Found
 from paceline.errors import BadInput, Closed, PlanNotMet, SharedRandomness
 from paceline.groups.trajectory import Said, Trajectory
 from paceline.run import Seconds, checked

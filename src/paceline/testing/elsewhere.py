@@ -2,7 +2,8 @@
 
     main ── stdin: (function, arguments) ──► python -c … ── stdout: ("ok", answer) or ("error", words) ──► main
 
-The answer is data (engine/plain.py), and the process prints elsewhere: nothing that an env writes is unpickled here.
+The answer is data (engine/transport/plain_data.py), and the process prints elsewhere: nothing that an env writes is
+unpickled here.
 
 A worker of a pool would not do: it draws from streams that Paceline gave it, and hashes strings as main does.
 """
@@ -18,7 +19,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from paceline.engine import plain, wire
+from paceline.engine.transport import codec, plain_data
 from paceline.errors import NotData, NotSendable
 from paceline.testing.findings import Finding
 
@@ -54,7 +55,7 @@ def run_elsewhere(function: Callable[..., Any], *args: Any, hash_seed: str, pati
         Failed: says what the process raised.
         Ended: says how it ended, or that it did not.
     """
-    content = pickle.dumps(wire.settle(wire.pack((function, args))))
+    content = pickle.dumps(codec.settle(codec.pack((function, args))))
     command = [sys.executable, "-c", _START, json.dumps(sys.path)]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     try:
@@ -64,7 +65,7 @@ def run_elsewhere(function: Callable[..., Any], *args: Any, hash_seed: str, pati
     if done.returncode or not done.stdout:
         raise Ended(_ending(done.returncode, done.stderr))
     try:
-        kind, answer = plain.from_bytes(done.stdout)
+        kind, answer = plain_data.from_bytes(done.stdout)
     except (NotData, TypeError, ValueError) as error:
         raise Failed(f"its process gave no answer that can be read: {error}") from None
     if kind == "error":
@@ -75,7 +76,7 @@ def run_elsewhere(function: Callable[..., Any], *args: Any, hash_seed: str, pati
 def sendable(recipe: Any) -> Finding:
     """Can this recipe be sent to a worker?"""
     try:
-        size = wire.size(wire.pack(recipe))
+        size = codec.size(codec.pack(recipe))
     except NotSendable as error:
         advice = (
             "Make that part inside the factory: it is called in the worker. Until then only inline and threads run it."
@@ -100,12 +101,12 @@ def another_hash_seed() -> str:
 def answer(questions: Any, answers: Any) -> None:
     """The other process: reads a function, runs it, writes what it gave."""
     try:
-        function, args = wire.unpack(pickle.loads(questions.read()))
+        function, args = codec.unpack(pickle.loads(questions.read()))
         reply = "ok", function(*args)
     except Exception as error:
         reply = "error", f"{type(error).__name__}: {error}"
     with answers:
-        answers.write(plain.to_bytes(reply))
+        answers.write(plain_data.to_bytes(reply))
 
 
 def _ending(code: int, errors: bytes) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from paceline.engine.generators import GENERATORS
+from paceline.engine.randomness.generators import GENERATORS
 from paceline.seeds import seed_of
 
 T = TypeVar("T")

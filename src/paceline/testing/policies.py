@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.engine import wire
+from paceline.engine.transport import codec
 from paceline.errors import BadInput
 from paceline.lasting import Lasting
 from paceline.rollout import play
@@ -145,7 +145,7 @@ class PolicyTrial:
 
     def _leaves_observations_alone(self) -> Finding:
         policy = self._factory()
-        shown = wire.fresh(wire.pack(self._observations))
+        shown = codec.fresh(codec.pack(self._observations))
         self._run(lambda: _act(policy, self._seed, shown, fresh=False))
         changed = [
             i for i, pair in enumerate(zip(shown, self._observations, strict=True)) if len({*map(digest, pair)}) > 1
@@ -172,7 +172,7 @@ class PolicyTrial:
         def play() -> list[str]:
             one, other = self._factory(), self._factory()
             _act(one, self._seed, self._observations[:middle])
-            other.restore(wire.fresh(wire.pack(one.snapshot())))
+            other.restore(codec.fresh(codec.pack(one.snapshot())))
             return _act(other, None, self._observations[middle:])
 
         return self._same("snapshot", "Restored from a snapshot taken in mid-play", play, since=middle)
@@ -242,7 +242,7 @@ class _Shown:
 
     def _next(self) -> dict[str, Any]:
         shown = self._observations[len(self.episode)]
-        return {"policy": wire.fresh(wire.pack(shown)) if self._fresh else shown}
+        return {"policy": codec.fresh(codec.pack(shown)) if self._fresh else shown}
 
 
 class _Alone:
@@ -263,7 +263,7 @@ class _Alone:
 
 def _observations(given: Any, seed: int) -> list[Any]:
     if hasattr(given, "sample") and hasattr(given, "seed"):
-        space = wire.fresh(wire.pack(given))
+        space = codec.fresh(codec.pack(given))
         space.seed(seed_of(seed, "observations") % 2**32)
         return [space.sample() for _ in range(_SAMPLES)]
     shown = list(given)

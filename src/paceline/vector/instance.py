@@ -19,7 +19,7 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 
 from paceline.engine import Anew
-from paceline.engine.generators import GENERATORS
+from paceline.engine.randomness.generators import GENERATORS
 from paceline.errors import BadInput, brief
 from paceline.kinds import check_gymnasium
 from paceline.lasting import LASTING

@@ -1,0 +1,1 @@
+"""Host: holds members where they live, and runs their calls."""

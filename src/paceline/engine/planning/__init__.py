@@ -1,0 +1,1 @@
+"""Planning: what is asked for, what the machine has, and what `auto` makes of both."""

@@ -1,0 +1,1 @@
+"""Pool: what a caller holds."""

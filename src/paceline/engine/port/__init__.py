@@ -1,0 +1,1 @@
+"""Port: a method of members bound to rows of arrays."""

@@ -1,0 +1,1 @@
+"""Randomness: whose random numbers a process-wide generator gives."""

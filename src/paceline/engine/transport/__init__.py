@@ -1,0 +1,1 @@
+"""Transport: values to bytes and back, packets between processes, memory that processes share."""

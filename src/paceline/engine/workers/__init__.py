@@ -1,0 +1,1 @@
+"""Workers: the places where members live. Every backend has the name of its module."""

@@ -1,0 +1,1 @@
+"""Workers in Ray actors, on this machine or on all machines of a cluster."""
