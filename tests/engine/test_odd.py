@@ -288,10 +288,12 @@ def test_half_a_line_is_kept_for_the_last_words_and_shown_once_it_is_whole(capfd
 
 def test_a_line_of_a_library_is_told_once_and_counted(capfd: pytest.CaptureFixture) -> None:
     """By all workers together, while there are any; what Python prints is told each time."""
+    REPEATED.tell()  # of pools of other tests, some of which last as long as the tests do
     for _ in range(2):
         with Pool([Talker] * 4, backend="process", workers=2) as pool:
             for _ in range(3):
                 pool.call("warn")
+        REPEATED.tell()
         lines = capfd.readouterr().err.splitlines()
         warned = [line.partition("] ")[0] for line in lines if "WARNING" in line]
         assert len(warned) == 2
@@ -301,6 +303,8 @@ def test_a_line_of_a_library_is_told_once_and_counted(capfd: pytest.CaptureFixtu
 
 
 def test_a_stack_in_dying_is_told_whole_each_time(capfd: pytest.CaptureFixture) -> None:
+    REPEATED.tell()
+    capfd.readouterr()
     for number in range(2):
         reader, writer = os.pipe()
         os.close(writer)

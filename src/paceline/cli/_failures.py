@@ -26,7 +26,7 @@ _SHOWN = 5
 _OURS = Path(paceline.__file__).parent
 _FRAME = re.compile(r'  File "(?P<file>[^"]+)", line \d+')
 _CHAIN = re.compile(r"\n+(?=The above exception was the direct cause|During handling of the above exception)")
-_ADDED = re.compile(r"^in (member|item) \d+.*$|^paceline\.engine\.wire\.RemoteTraceback:\s*$")
+_ADDED = re.compile(r"^in (member|item) \d+.*$|^paceline\.engine\.transport\.codec\.RemoteTraceback:\s*$")
 _LOST = ("WorkerLost", "CallTimeout", "MemberExit")
 
 

@@ -160,7 +160,8 @@ class LiveGroup(Group):
 
     def __init__(self, parent: MultiAgentPolicy | None, agents: Iterable[AgentPolicy]) -> None:
         super().__init__(parent, agents)
-        self._lone = len(self.agents) == 1  # its agents, one after another episode by episode, share nothing
+        self._lone = len(self.agents) == 1  # its agents, one after another episode by episode, share nothing; and none
+        # has been met that cannot be saved
         self._run = 0  # how often it has been called
         self._before: Saved | None = None
         self._drew = False  # it, or somebody beside it on another thread
@@ -175,6 +176,7 @@ class LiveGroup(Group):
         try:
             return Saved(self.agents[place], self.parent) if self._lone and place is not None else None
         except Exception:
+            self._lone = False  # it is not tried again in every step
             return None
 
     def begin(self) -> Any:
@@ -315,7 +317,7 @@ class _Small(io.BytesIO):
     """A file that takes little: it is written in every step."""
 
     def write(self, data: Any) -> int:
-        if self.tell() > _MOST_SAVED:
+        if self.tell() + memoryview(data).nbytes > _MOST_SAVED:
             raise OverflowError("too much to be kept in every step")
         return super().write(data)
 
